@@ -1,0 +1,1 @@
+"""The pure part: what is seen goes in, what should happen comes out. No I/O, no clock, no logging."""

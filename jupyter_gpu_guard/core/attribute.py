@@ -1,0 +1,227 @@
+"""Whose process is it? Snapshot in, Holders and Strangers out. Pure.
+
+A process belongs to the nearest owner among its ancestors. What was attributed once is remembered by ProcessKey (the
+lineage), so that a worker whose parents have ended, or that moved to a session of its own, stays where it belongs.
+Everything else on a device is a stranger.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from .model import (
+    DeviceState,
+    GpuClient,
+    GpuProcess,
+    Holder,
+    Holding,
+    Owner,
+    OwnerKey,
+    OwnerState,
+    Process,
+    ProcessKey,
+    Snapshot,
+    Strangers,
+    Unknown,
+    Why,
+    total,
+)
+
+
+@dataclass(frozen=True)
+class Kin:
+    """What is remembered of one process: its owner as last seen, the root it came from, where it was last on."""
+
+    owner: Owner
+    root: ProcessKey
+    devices: frozenset[str] = frozenset()
+
+
+Lineage = Mapping[ProcessKey, Kin]
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Every owner as a Holder (also those that hold nothing), the strangers by device, and the lineage for next time."""
+
+    holders: tuple[Holder, ...] = ()
+    strangers: tuple[Strangers, ...] = ()
+    lineage: Lineage = field(default_factory=dict)
+
+
+def attribute(snapshot: Snapshot, lineage: Lineage) -> Attribution:
+    """Sort all that is on the devices under its owners.
+
+    A source that did not answer makes the holders it could have changed Unknown; it makes nobody a stranger or idle.
+    """
+    owners = _owners(snapshot, lineage)
+    kin = dict(lineage) if snapshot.missed("processes") else _kin(snapshot.processes, owners, lineage)
+    identified = _identify(snapshot)
+    blind = _blind(snapshot)
+
+    charged: dict[OwnerKey, list[GpuProcess]] = defaultdict(list)
+    leftovers: dict[OwnerKey, list[GpuProcess]] = defaultdict(list)
+    strange: dict[str, list[GpuClient]] = defaultdict(list)
+    for client, process in identified:
+        if process is None or process.key not in kin:
+            strange[client.device].append(client)
+            continue
+        who = kin[process.key]
+        row = GpuProcess(process.key, client.device, client.memory, client.compute, process.started_at)
+        owner = owners.get(who.owner.key)
+        where = charged if owner is not None and owner.root == who.root else leftovers
+        where[who.owner.key].append(row)
+    for key, row in _on_lost_devices(snapshot, kin):
+        charged[key].append(row)
+
+    for key in leftovers:  # an owner that is gone, but has left something behind
+        if key not in owners:
+            last = next(who.owner for who in kin.values() if who.owner.key == key)
+            owners[key] = replace(last, root=None, state=OwnerState.DEAD)
+
+    trees: dict[OwnerKey, list[ProcessKey]] = defaultdict(list)
+    for process_key, who in kin.items():
+        owner = owners.get(who.owner.key)
+        if owner is not None and owner.root == who.root:
+            trees[owner.key].append(process_key)
+
+    holders = tuple(
+        Holder(
+            owner=owner,
+            holdings=_holdings(charged[key]),
+            tree=tuple(sorted(trees[key])),
+            leftovers=tuple(sorted(leftovers[key], key=lambda row: (row.device, row.key))),
+            unknown=blind or (None if owner.root or owner.state is OwnerState.DEAD else Unknown(Why.NOT_LOCAL)),
+        )
+        for key, owner in sorted(owners.items())
+    )
+    strangers = tuple(
+        Strangers(device, len(clients), total(client.memory for client in clients))
+        for device, clients in sorted(strange.items())
+    )
+    return Attribution(holders, strangers, _remember(kin, holders, snapshot))
+
+
+def _owners(snapshot: Snapshot, lineage: Lineage) -> dict[OwnerKey, Owner]:
+    if not snapshot.missed("owners"):
+        return {owner.key: owner for owner in snapshot.owners}
+    remembered = {kin.root: kin.owner for kin in lineage.values() if kin.owner.root == kin.root}
+    return {owner.key: replace(owner, state=OwnerState.UNKNOWN) for owner in remembered.values()}
+
+
+def _kin(processes: Mapping[int, Process], owners: Mapping[OwnerKey, Owner], lineage: Lineage) -> dict[ProcessKey, Kin]:
+    """The owner of every living process that has one."""
+    roots = {owner.root: owner for owner in owners.values() if owner.root is not None}
+    found: dict[ProcessKey, Kin | None] = {}
+
+    def settle(process: Process) -> Kin | None:
+        path: list[Process] = []
+        kin: Kin | None = None
+        for ancestor in _climb(process, processes):
+            if ancestor.key in found:
+                kin = found[ancestor.key]
+                break
+            path.append(ancestor)
+            kin = _own(ancestor, roots, lineage, processes)
+            if kin is not None:
+                break
+        for below in path:
+            # A process remembered under an earlier root keeps that root, whatever its parents are now.
+            found[below.key] = kin
+        return kin
+
+    for process in processes.values():
+        settle(process)
+    return {
+        process.key: replace(kin, devices=_devices_of(lineage, process.key))
+        for process in processes.values()
+        if (kin := found[process.key]) is not None and not process.is_over
+    }
+
+
+def _own(
+    process: Process, roots: Mapping[ProcessKey, Owner], lineage: Lineage, processes: Mapping[int, Process]
+) -> Kin | None:
+    """The owner that this very process shows, apart from its ancestors."""
+    if (owner := roots.get(process.key)) is not None:
+        return Kin(owner, process.key)
+    if (remembered := lineage.get(process.key)) is not None:
+        current = next((o for o in roots.values() if o.key == remembered.owner.key), None)
+        return Kin(current or remembered.owner, remembered.root)
+    # A kernel leads a session of its own: whoever is in it came from there, even if the parents between have ended.
+    leader = processes.get(process.session)
+    if leader is not None and leader.key.start_ticks <= process.key.start_ticks:
+        owner = roots.get(leader.key)
+        if owner is not None:
+            return Kin(owner, leader.key)
+    return None
+
+
+def _climb(process: Process, processes: Mapping[int, Process]) -> Iterator[Process]:
+    """The process and its ancestors. A parent that is younger than its child is another process with a reused pid."""
+    seen: set[int] = set()
+    current: Process | None = process
+    while current is not None and current.key.pid not in seen:
+        seen.add(current.key.pid)
+        yield current
+        parent = processes.get(current.parent)
+        if parent is not None and parent.key.start_ticks > current.key.start_ticks:
+            return
+        current = parent
+
+
+def _identify(snapshot: Snapshot) -> list[tuple[GpuClient, Process | None]]:
+    """Join the driver's bare pids with the process table; a zombie holds nothing and is left out."""
+    if snapshot.missed("processes"):
+        return []
+    rows = []
+    for client in snapshot.clients:
+        process = snapshot.processes.get(client.pid)
+        if process is None or not process.is_over:
+            rows.append((client, process))
+    return sorted(rows, key=lambda row: (row[0].device, row[0].pid))
+
+
+def _blind(snapshot: Snapshot) -> Unknown | None:
+    """Whether a source that names processes was silent: then no holder's holdings are known in full."""
+    gap = snapshot.missed("devices", "processes", "owners")
+    return None if gap is None else Unknown(Why.NOT_READ, gap.source)
+
+
+def _on_lost_devices(snapshot: Snapshot, kin: Lineage) -> Iterator[tuple[OwnerKey, GpuProcess]]:
+    """Those last seen on a device that is lost: what they hold there is not known, and not nothing."""
+    lost = {device.uuid for device in snapshot.devices if device.state is DeviceState.LOST}
+    if not lost or snapshot.missed("processes"):
+        return
+    gone = Unknown(Why.DEVICE_LOST)
+    for key, who in sorted(kin.items()):
+        for device in sorted(who.devices & lost):
+            yield who.owner.key, GpuProcess(key, device, gone, gone, snapshot.processes[key.pid].started_at)
+
+
+def _holdings(rows: list[GpuProcess]) -> tuple[Holding, ...]:
+    by_device: dict[str, list[GpuProcess]] = defaultdict(list)
+    for row in rows:
+        by_device[row.device].append(row)
+    return tuple(
+        Holding(device, tuple(sorted(processes, key=lambda row: row.key)))
+        for device, processes in sorted(by_device.items())
+    )
+
+
+def _devices_of(lineage: Lineage, key: ProcessKey) -> frozenset[str]:
+    kin = lineage.get(key)
+    return kin.devices if kin else frozenset()
+
+
+def _remember(kin: Lineage, holders: tuple[Holder, ...], snapshot: Snapshot) -> Lineage:
+    """Note for each process which devices it is on; a device that did not answer keeps what was known."""
+    if snapshot.missed("devices", "processes"):
+        return kin
+    on: dict[ProcessKey, set[str]] = defaultdict(set)
+    for holder in holders:
+        for row in (*holder.leftovers, *(row for holding in holder.holdings for row in holding.processes)):
+            on[row.key].add(row.device)
+    return {key: replace(who, devices=frozenset(on[key])) for key, who in kin.items()}

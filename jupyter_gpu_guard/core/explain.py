@@ -1,0 +1,113 @@
+"""Reasons in words. The one place with English sentences about decisions; other languages go by the codes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .model import Reading, is_known
+from .policy import Action
+from .verdict import Code, Fact, Reason, Verdict
+
+_UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+
+
+def memory(amount: Reading | Fact) -> str:
+    """`6.0 GiB`; a dash for what is not known."""
+    if not isinstance(amount, (int, float)):
+        return "–"
+    for size, unit in _UNITS:
+        if amount >= size:
+            return f"{amount / size:.1f} {unit}"
+    return f"{amount:.0f} B"
+
+
+def span(seconds: Fact) -> str:
+    """`2 h 5 min`, `40 s`; a dash for what is not known."""
+    if not isinstance(seconds, (int, float)):
+        return "–"
+    whole = round(seconds)
+    if whole < 60:  # noqa: PLR2004  a minute
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 10 and rest:  # noqa: PLR2004  below ten minutes the seconds still matter
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    if not hours:
+        return f"{minutes} min"
+    days, hours = divmod(hours, 24)
+    parts = [(days, "d"), (hours, "h"), (minutes, "min")]
+    return " ".join(f"{amount} {unit}" for amount, unit in parts if amount)
+
+
+def percent(value: Reading | Fact) -> str:
+    """`3 %`, `0.4 %`; a dash for what is not known."""
+    if not isinstance(value, (int, float)):
+        return "–"
+    return f"{value:.0f} %" if value >= 10 or value == int(value) else f"{value:.1f} %"  # noqa: PLR2004
+
+
+_SENTENCES: dict[Code, Callable[[dict[str, Fact]], str]] = {
+    Code.RULE_KEEPS: lambda f: f"Rule {f['rule']} leaves it alone.",
+    Code.NEVER: lambda f: f"Rule {f['rule']} sets no time limit.",
+    Code.UNKNOWN_READING: lambda f: (
+        f"Its {f['what']} could not be read ({f['why']}{': ' + str(f['detail']) if f.get('detail') else ''}); "
+        "what is not known never counts as idle."
+    ),
+    Code.NOT_LOCAL: lambda _: "Its process is not on this machine, or has ended; it is not judged here.",
+    Code.HOLDS_LITTLE: lambda f: (
+        f"It holds {memory(f['memory_bytes'])}, less than the limit of {memory(f['memory_above_bytes'])}."
+    ),
+    Code.COMPUTING: lambda f: (
+        f"It computes: {percent(f['compute_percent'])} since the last look, "
+        f"{percent(f['compute_below_percent'])} or more counts as use."
+    ),
+    Code.IDLE_NOT_LONG: lambda f: (
+        f"Holds {memory(f['memory_bytes'])} and was seen idle for {span(f['idle_seconds'])}; "
+        f"the limit is {span(f['for_seconds'])}."
+    ),
+    Code.IDLE_TOO_LONG: lambda f: (
+        f"Holds {memory(f['memory_bytes'])} with less than {percent(f['compute_below_percent'])} compute "
+        f"for {span(f['idle_seconds'])}; the limit is {span(f['for_seconds'])}."
+    ),
+    Code.STATE_WARNS_ONLY: lambda f: f"Its state is {f['state']}: nothing but a warning follows by itself.",
+    Code.LEASED: lambda f: (
+        f"{f['by']} keeps it until {f['until']}{': ' + str(f['reason']) if f.get('reason') else ''}."
+    ),
+    Code.NOTICE_RUNNING: lambda f: f"The next step comes in {span(f['wait_seconds'])} at the earliest.",
+    Code.LADDER_DONE: lambda _: "All steps of the rule have been taken.",
+    Code.BELT: lambda f: (
+        f"Held back: at most {f['shutdowns_per_tick']} at once and {f['shutdowns_per_hour']} in an hour."
+    ),
+    Code.ACTING: lambda _: "A step is under way.",
+    Code.RETRY_LATER: lambda f: f"The last attempt failed; the next one comes in {span(f['wait_seconds'])}.",
+    Code.OBSERVING: lambda _: "The guard only observes: nothing is ended.",
+    Code.ASKED: lambda f: f"{f.get('by') or 'Somebody'} asked for it.",
+}
+
+
+def sentence(reason: Reason) -> str:
+    """The reason in English."""
+    return _SENTENCES[reason.code](dict(reason.facts))
+
+
+_NOUNS = {Action.WARN: "a warning", Action.SHUTDOWN: "a shutdown", Action.KEEP: "nothing"}
+
+
+def argument(verdict: Verdict, now: float) -> list[str]:
+    """The whole argument for one verdict, line by line. `now` is monotonic, as is the verdict's deadline."""
+    lines = [f"Rule: {verdict.rule}."]
+    lines += [sentence(reason) for reason in verdict.reasons]
+    if verdict.action is not Action.KEEP:
+        lines.append(f"Due now: {_NOUNS[verdict.action]}.")
+    if verdict.next_action is not None and verdict.deadline is not None and verdict.action is not verdict.next_action:
+        wait = verdict.deadline - now
+        when = f"in {span(wait)} at the earliest" if wait > 0 else "now"
+        lines.append(f"Next: {_NOUNS[verdict.next_action]} {when}.")
+    if verdict.protections:
+        lines.append("Protected now: " + ", ".join(p.value for p in verdict.protections) + ".")
+    return lines
+
+
+def reading(value: Reading) -> tuple[float | None, str | None]:
+    """A Reading as the pair of the wire: the number and None, or None and why."""
+    return (value, None) if is_known(value) else (None, value.why.value)

@@ -1,0 +1,182 @@
+"""What should happen to each Holder now, and why. Pure: the same facts always give the same Verdicts.
+
+Every Holder gets a Verdict, `keep` too, and every Verdict has at least one Reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from .ledger import Case, Ledger
+from .model import Device, Holder, Instant, OwnerKey, OwnerState, is_known
+from .policy import Action, Policy, Rule, Stage
+from .verdict import Code, Lease, Protection, Reason, Verdict
+from .window import Window, Windows
+
+
+@dataclass(frozen=True)
+class Bench:
+    """All that a judgement rests on, apart from the Holder itself."""
+
+    policy: Policy
+    windows: Windows
+    leases: Mapping[OwnerKey, Lease]
+    ledger: Ledger
+    devices: Mapping[str, Device]
+    now: Instant
+
+
+def judge(holders: tuple[Holder, ...], bench: Bench) -> tuple[Verdict, ...]:
+    """One Verdict for each Holder, in the order of the holders."""
+    return tuple(_judge_one(holder, bench) for holder in holders)
+
+
+def protections(holder: Holder, rule: Rule, lease: Lease | None) -> tuple[Protection, ...]:
+    """The facts that spare `holder` now."""
+    found = []
+    if lease is not None:
+        found.append(Protection.LEASED)
+    if holder.owner.state is OwnerState.EXECUTING:
+        found.append(Protection.EXECUTING)
+    if not is_known(holder.memory) or not is_known(holder.compute):
+        found.append(Protection.UNKNOWN)
+    if rule.keep:
+        found.append(Protection.EXEMPT)
+    return tuple(found)
+
+
+def _judge_one(holder: Holder, bench: Bench) -> Verdict:
+    owner = holder.owner
+    rule = bench.policy.rule_for(holder, bench.devices)
+    case = bench.ledger.case_of(owner.key, owner.root)
+    lease = bench.leases.get(owner.key)
+    window = bench.windows.get(owner.key)
+    verdict = Verdict(
+        owner=owner.key,
+        root=owner.root,
+        action=Action.KEEP,
+        rule=rule.name,
+        reasons=(),
+        protections=protections(holder, rule, lease),
+        idle_for=_idle_for(holder, rule, window),
+        notice=rule.notice.total_seconds(),
+    )
+    spared = _spared(holder, rule, case, lease, window)
+    if spared is not None:
+        return replace(verdict, reasons=(spared,))
+    return _weigh(verdict, holder, rule, case, bench.now)
+
+
+def _spared(holder: Holder, rule: Rule, case: Case | None, lease: Lease | None, window: Window | None) -> Reason | None:
+    """Why nothing may happen to `holder`, whatever the clocks say."""
+    if case is not None and case.acting:
+        return Reason(Code.ACTING)
+    if holder.owner.root is None:
+        return Reason(Code.NOT_LOCAL, {"state": holder.owner.state.value})
+    if rule.keep:
+        return Reason(Code.RULE_KEEPS, {"rule": rule.name})
+    if lease is not None:
+        return Reason(Code.LEASED, {"until": lease.until.isoformat(), "reason": lease.reason, "by": lease.by})
+    for what, reading in (("memory", holder.memory), ("compute", holder.compute)):
+        if not is_known(reading):
+            return Reason(Code.UNKNOWN_READING, {"what": what, "why": reading.why.value, "detail": reading.detail})
+    if window is None:
+        return Reason(Code.UNKNOWN_READING, {"what": "compute", "why": "first-reading", "detail": ""})
+    if rule.idle.lasting is None:
+        return Reason(Code.NEVER, {"rule": rule.name})
+    return None
+
+
+def _weigh(verdict: Verdict, holder: Holder, rule: Rule, case: Case | None, now: Instant) -> Verdict:
+    """Compare the readings with the rule's thresholds and find the rung that is due."""
+    memory, compute = holder.memory, holder.compute
+    assert is_known(memory)  # noqa: S101  spared otherwise
+    assert is_known(compute)  # noqa: S101
+    assert rule.idle.lasting is not None  # noqa: S101
+    idle, lasting = rule.idle, rule.idle.lasting.total_seconds()
+    if memory < idle.memory_above or memory <= 0:
+        facts = {"memory_bytes": memory, "memory_above_bytes": idle.memory_above}
+        return replace(verdict, reasons=(Reason(Code.HOLDS_LITTLE, facts),))
+    if compute >= idle.compute_below:
+        facts = {"compute_percent": compute, "compute_below_percent": idle.compute_below}
+        return replace(verdict, reasons=(Reason(Code.COMPUTING, facts),))
+
+    idle_for = verdict.idle_for or 0.0
+    ladder, cut = _ladder(holder, rule)
+    evidence = {
+        "idle_seconds": idle_for,
+        "for_seconds": lasting,
+        "memory_bytes": memory,
+        "compute_percent": compute,
+        "compute_below_percent": idle.compute_below,
+    }
+    if idle_for < lasting:
+        first = ladder[0] if ladder else None
+        wait = lasting - idle_for + (first.after.total_seconds() if first else 0.0)
+        return replace(
+            verdict,
+            reasons=(Reason(Code.IDLE_NOT_LONG, evidence), *cut),
+            stage=0 if first else None,
+            next_action=first.do if first else None,
+            deadline=now.monotonic + wait if first else None,
+        )
+
+    reasons = (Reason(Code.IDLE_TOO_LONG, evidence), *cut)
+    index = case.stages_done if case is not None else 0
+    if index >= len(ladder):
+        return replace(verdict, reasons=(*reasons, Reason(Code.LADDER_DONE)))
+    stage = ladder[index]
+    due_in = stage.after.total_seconds() - (idle_for - lasting)
+    loss = _loss_at(ladder[index:], rule, case, idle_for - lasting, now)
+    verdict = replace(verdict, stage=index, next_action=stage.do, deadline=loss)
+    if case is not None and case.retry_at is not None and now.monotonic < case.retry_at:
+        wait = case.retry_at - now.monotonic
+        return replace(verdict, reasons=(*reasons, Reason(Code.RETRY_LATER, {"wait_seconds": wait})))
+    if stage.do.loses_work:
+        warned = case is not None and case.warned_at is not None
+        if not warned or loss is None or now.monotonic < loss:
+            left = max(0.0, loss - now.monotonic) if loss is not None else None
+            return replace(verdict, reasons=(*reasons, Reason(Code.NOTICE_RUNNING, {"wait_seconds": left})))
+    elif due_in > 0:
+        return replace(
+            verdict,
+            deadline=now.monotonic + due_in if loss is None else loss,
+            reasons=(*reasons, Reason(Code.NOTICE_RUNNING, {"wait_seconds": due_in})),
+        )
+    following = next((later.do for later in ladder[index + 1 :] if later.do.loses_work), None)
+    return replace(
+        verdict, action=stage.do, next_action=stage.do if stage.do.loses_work else following, reasons=reasons
+    )
+
+
+def _ladder(holder: Holder, rule: Rule) -> tuple[tuple[Stage, ...], tuple[Reason, ...]]:
+    """The rungs that may be used: unless the rule names the state, all but an idle owner is only ever warned."""
+    state = holder.owner.state
+    if state is OwnerState.IDLE or rule.match.state is state:
+        return rule.ladder, ()
+    harmless = tuple(stage for stage in rule.ladder if not stage.do.loses_work)
+    return harmless, (Reason(Code.STATE_WARNS_ONLY, {"state": state.value}),)
+
+
+def _loss_at(stages: tuple[Stage, ...], rule: Rule, case: Case | None, over: float, now: Instant) -> float | None:
+    """The monotonic time of the first loss that may come: after its stage is due, and after the full notice.
+
+    A deadline that was promised stays: a rule that takes over may move it away, never closer.
+    """
+    lossy = next((stage for stage in stages if stage.do.loses_work), None)
+    if lossy is None:
+        return None
+    notice = rule.notice.total_seconds()
+    warned_at = case.warned_at if case is not None and case.warned_at is not None else now.monotonic
+    times = [now.monotonic + lossy.after.total_seconds() - over, warned_at + notice]
+    if case is not None and case.deadline is not None:
+        times.append(case.deadline)
+    return max(times)
+
+
+def _idle_for(holder: Holder, rule: Rule, window: Window | None) -> float | None:
+    """Seconds idle under the thresholds of `rule`. While a cell runs, only compute counts: it is in use by nature."""
+    if window is None or not is_known(holder.compute) or not is_known(holder.memory):
+        return None
+    return window.idle_for(rule.idle.compute_below, also_unused=holder.owner.state is not OwnerState.EXECUTING)

@@ -1,0 +1,283 @@
+"""The nouns of the guard: frozen values, no behaviour that touches the world.
+
+Units: memory in bytes, compute in percent (0 to 100), temperature in degrees Celsius, power in watts, monotonic time
+in seconds. A quantity that could not be read is `Unknown(why)`: never 0, never `None`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Union
+
+from typing_extensions import TypeIs
+
+
+class Why(str, Enum):
+    """Why a quantity is not known. The values are stable: they travel in the report and are translated by the faces."""
+
+    NOT_SUPPORTED = "not-supported"  # the device or driver does not offer it
+    NO_PERMISSION = "no-permission"  # the driver refuses this user
+    FIRST_READING = "first-reading"  # a rate needs two readings; this is the first one
+    NOT_READ = "not-read"  # its source did not answer in time, or failed
+    NOT_AVAILABLE = "not-available"  # the driver says that it has no value
+    IMPLAUSIBLE = "implausible"  # the driver's answer contradicts itself
+    DEVICE_LOST = "device-lost"  # the device fell off the bus or needs a reset
+    DRIVER_ERROR = "driver-error"  # any other refusal of the driver
+    PIDS_HIDDEN = "pids-hidden"  # the driver names processes of another pid namespace
+    NOT_LOCAL = "not-local"  # the owner runs on another machine
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A quantity that could not be read, and why. `detail` is for people and never a secret."""
+
+    why: Why
+    detail: str = ""
+
+
+Reading = Union[float, Unknown]
+
+
+def is_known(reading: Reading) -> TypeIs[float]:
+    """Whether `reading` is a number."""
+    return not isinstance(reading, Unknown)
+
+
+def total(readings: Iterable[Reading]) -> Reading:
+    """The sum, or the first Unknown among them: a sum with a part missing is not known. Empty: 0."""
+    amount: float = 0
+    for reading in readings:
+        if not is_known(reading):
+            return reading
+        amount += reading
+    return amount
+
+
+def highest(readings: Iterable[Reading]) -> Reading:
+    """The largest, or the first Unknown among them. Empty: 0."""
+    largest: float = 0
+    for reading in readings:
+        if not is_known(reading):
+            return reading
+        largest = max(largest, reading)
+    return largest
+
+
+@dataclass(frozen=True)
+class Instant:
+    """One moment on both clocks: `wall` (aware, UTC) is shown and compared with leases, `monotonic` measures spans."""
+
+    wall: datetime
+    monotonic: float
+
+
+@dataclass(frozen=True, order=True)
+class ProcessKey:
+    """The identity of a process: its pid and its start time in clock ticks since boot (field 22 of /proc/PID/stat)."""
+
+    pid: int
+    start_ticks: int
+
+
+@dataclass(frozen=True)
+class Process:
+    """One row of the process table. `state` is the letter of /proc/PID/stat (R, S, D, Z, ...)."""
+
+    key: ProcessKey
+    parent: int
+    group: int
+    session: int
+    state: str
+    started_at: datetime
+
+    @property
+    def is_over(self) -> bool:
+        """A zombie or dead process: it holds no memory and waits only to be reaped."""
+        return self.state in "ZXx"
+
+
+class DeviceState(str, Enum):
+    """How a device answers."""
+
+    OK = "ok"
+    LOST = "lost"  # fell off the bus, or needs a reset
+    FAILING = "failing"  # answers some or all questions with an error
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU or a MIG instance, named by UUID. `index` is for display only and may change between two boots."""
+
+    uuid: str
+    index: int
+    name: str
+    memory_total: Reading
+    memory_used: Reading
+    memory_reserved: Reading = 0
+    compute: Reading = Unknown(Why.NOT_SUPPORTED)
+    temperature: Reading = Unknown(Why.NOT_SUPPORTED)
+    power: Reading = Unknown(Why.NOT_SUPPORTED)
+    mig: bool = False
+    state: DeviceState = DeviceState.OK
+
+
+@dataclass(frozen=True)
+class GpuClient:
+    """A process as the driver lists it on one device: a bare pid, not yet an identity.
+
+    `compute` is the mean over the time since the previous successful reading of the same device.
+    """
+
+    device: str
+    pid: int
+    memory: Reading
+    compute: Reading
+
+
+@dataclass(frozen=True)
+class GpuProcess:
+    """An identified process on one device."""
+
+    key: ProcessKey
+    device: str
+    memory: Reading
+    compute: Reading
+    started_at: datetime
+
+
+class OwnerKind(str, Enum):
+    """What may own GPU processes."""
+
+    KERNEL = "kernel"
+    TERMINAL = "terminal"
+    TENSORBOARD = "tensorboard"
+
+
+@dataclass(frozen=True, order=True)
+class OwnerKey:
+    """Names an owner; its text form `kernel:<id>` is used in URLs, events and logs."""
+
+    kind: OwnerKind
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}:{self.id}"
+
+    @classmethod
+    def parse(cls, text: str) -> OwnerKey:
+        """The inverse of `str`. Raises ValueError with a sentence for people."""
+        kind, colon, ident = text.partition(":")
+        if not colon or not ident or kind not in {k.value for k in OwnerKind}:
+            kinds = ", ".join(f"{k.value}:<id>" for k in OwnerKind)
+            raise ValueError(f"{text!r} does not name an owner; expected one of {kinds}")
+        return cls(OwnerKind(kind), ident)
+
+
+class OwnerState(str, Enum):
+    """What an owner is doing, as far as the server can tell. Advisory: it may protect, it never proves idleness."""
+
+    IDLE = "idle"
+    EXECUTING = "executing"
+    STARTING = "starting"
+    DEAD = "dead"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A kernel, terminal or TensorBoard of this server.
+
+    `root` is the process it started with (None: it runs elsewhere, or is not yet seen). A restart gives a new root.
+    `used_at` is the monotonic time of the last sign of use by a person: the end of the last cell they ran.
+    """
+
+    key: OwnerKey
+    name: str
+    root: ProcessKey | None
+    state: OwnerState
+    notebook: str | None = None
+    kernelspec: str | None = None
+    started_at: datetime | None = None
+    used_at: float | None = None
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A source that did not answer: which one, and why, in a sentence with the remedy where there is one."""
+
+    source: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that was seen at one instant. A source named in `gaps` did not answer (in full): that is not 'nothing there'."""
+
+    taken_at: Instant
+    devices: tuple[Device, ...] = ()
+    clients: tuple[GpuClient, ...] = ()
+    processes: Mapping[int, Process] = field(default_factory=dict)
+    owners: tuple[Owner, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    simulated: bool = False
+
+    def missed(self, *sources: str) -> Gap | None:
+        """The first gap among `sources`, if any of them did not answer."""
+        return next((gap for gap in self.gaps if gap.source in sources), None)
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What one owner has on one device: this is shown."""
+
+    device: str
+    processes: tuple[GpuProcess, ...]
+
+    @property
+    def memory(self) -> Reading:
+        """Bytes reserved by its processes on this device."""
+        return total(process.memory for process in self.processes)
+
+    @property
+    def compute(self) -> Reading:
+        """Percent of the device, at most 100."""
+        share = total(process.compute for process in self.processes)
+        return min(share, 100.0) if is_known(share) else share
+
+
+@dataclass(frozen=True)
+class Holder:
+    """One owner with all its holdings: this is judged.
+
+    `tree` is every living process known to belong to it, GPU or not. `leftovers` are GPU processes of an earlier root
+    (before a restart): shown with it, not charged to it. `unknown` is set when a source that could have named further
+    processes did not answer.
+    """
+
+    owner: Owner
+    holdings: tuple[Holding, ...] = ()
+    tree: tuple[ProcessKey, ...] = ()
+    leftovers: tuple[GpuProcess, ...] = ()
+    unknown: Unknown | None = None
+
+    @property
+    def memory(self) -> Reading:
+        """Bytes over all devices."""
+        return self.unknown or total(holding.memory for holding in self.holdings)
+
+    @property
+    def compute(self) -> Reading:
+        """The busiest device, in percent: compute on any device spares the whole holder."""
+        return self.unknown or highest(holding.compute for holding in self.holdings)
+
+
+@dataclass(frozen=True)
+class Strangers:
+    """All other processes on one device, as one anonymous line: never touched, whatever the policy says."""
+
+    device: str
+    processes: int
+    memory: Reading

@@ -1,0 +1,143 @@
+"""What judge() says and what the doors answer: Reasons, Verdicts, Leases, Notices and Outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Union
+
+from .model import OwnerKey, ProcessKey
+from .policy import Action
+
+Fact = Union[str, float, int, None]
+
+
+class Code(str, Enum):
+    """Why. Stable words: they travel in the report and each face has a sentence for each."""
+
+    RULE_KEEPS = "rule-keeps"
+    NEVER = "never"
+    UNKNOWN_READING = "unknown-reading"
+    NOT_LOCAL = "not-local"
+    HOLDS_LITTLE = "holds-little"
+    COMPUTING = "computing"
+    IDLE_NOT_LONG = "idle-not-long"
+    IDLE_TOO_LONG = "idle-too-long"
+    STATE_WARNS_ONLY = "state-warns-only"
+    LEASED = "leased"
+    NOTICE_RUNNING = "notice-running"
+    LADDER_DONE = "ladder-done"
+    BELT = "belt"
+    ACTING = "acting"
+    RETRY_LATER = "retry-later"
+    OBSERVING = "observing"
+    ASKED = "asked"  # a person pressed the button
+
+
+class Protection(str, Enum):
+    """A fact that spares a holder now."""
+
+    LEASED = "leased"
+    EXECUTING = "executing"
+    UNKNOWN = "unknown"
+    EXEMPT = "exempt"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One coded fact. `facts` hold numbers in base units (`*_seconds`, `*_bytes`, `*_percent`) and short words."""
+
+    code: Code
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What should happen to one holder now, and why; `keep` too.
+
+    `stage` is the rung of the ladder (0-based) that is due now or, for keep, that comes next; None: none will come.
+    `next_action` is what follows, and `deadline` the monotonic time at which it may come at the earliest; for a loss,
+    nothing is lost before it. `idle_for` is in seconds (None: not known). `notice` is how long (seconds) before a loss
+    a warning must have been delivered.
+    """
+
+    owner: OwnerKey
+    root: ProcessKey | None
+    action: Action
+    rule: str
+    reasons: tuple[Reason, ...]
+    protections: tuple[Protection, ...] = ()
+    stage: int | None = None
+    next_action: Action | None = None
+    deadline: float | None = None
+    idle_for: float | None = None
+    notice: float | None = None
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A person's promise to need it: holds until `until`, to its last second. `by` is the user's name."""
+
+    owner: OwnerKey
+    until: datetime
+    reason: str
+    by: str
+
+
+class Result(str, Enum):
+    """How an act ended."""
+
+    DONE = "done"
+    REHEARSED = "rehearsed"  # mode observe: it would have been done
+    ALREADY_GONE = "already-gone"  # the owner ended by itself before or during the act
+    WITHDRAWN = "withdrawn"  # at the last look it was in use again, or another process
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Survivor:
+    """A process that outlived the act and still holds a device. `state` is the letter of /proc/PID/stat."""
+
+    key: ProcessKey
+    device: str
+    state: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What really happened. `detail` is a sentence for people. `freed_bytes` was seen in the driver, not computed."""
+
+    owner: OwnerKey
+    root: ProcessKey | None
+    action: Action
+    rule: str
+    result: Result
+    at: datetime
+    detail: str
+    reasons: tuple[Reason, ...] = ()
+    notebook: str | None = None
+    name: str = ""
+    by: str | None = None
+    freed_bytes: float | None = None
+    took_seconds: float | None = None
+    survivors: tuple[Survivor, ...] = ()
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A warning that stands: what will happen, when, and why. `deadline` on the wall clock, for people.
+
+    `next_action` and `deadline` None: nothing will follow by itself.
+    """
+
+    owner: OwnerKey
+    name: str
+    notebook: str | None
+    rule: str
+    next_action: Action | None
+    given_at: datetime
+    deadline: datetime | None
+    memory_bytes: float
+    reasons: tuple[Reason, ...]

@@ -1,0 +1,96 @@
+"""Every seam on one page. Each has a real implementation and a fake that passes the same tests.
+
+`Devices` and `Processes` block and are called in a thread; `Owners` and `Enforcer` live on the event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from .core.model import Device, Gap, GpuClient, Holder, Instant, Owner, OwnerKey, Process, ProcessKey
+from .core.verdict import Lease, Outcome, Verdict
+
+
+class Clock(Protocol):
+    """What time it is."""
+
+    def now(self) -> Instant:
+        """The present moment on both clocks."""
+        ...
+
+
+@dataclass(frozen=True)
+class DevicesSeen:
+    """One reading of all devices. With a gap, `devices` and `clients` are what could still be read."""
+
+    devices: tuple[Device, ...] = ()
+    clients: tuple[GpuClient, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+
+
+class Devices(Protocol):
+    """The accelerators. No driver, no library, a lost device: a gap or an Unknown, never an exception."""
+
+    simulated: bool
+
+    def read(self) -> DevicesSeen:
+        """Look at every device once. Blocks; never called twice at the same time."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the driver. Safe to call twice."""
+        ...
+
+
+class Processes(Protocol):
+    """The process table of this pid namespace."""
+
+    def read(self) -> Mapping[int, Process]:
+        """All processes by pid. Blocks. A process that ends meanwhile is simply absent."""
+        ...
+
+    def identify(self, pid: int) -> Process | None:
+        """One process, or None if there is none. Cheap: one small file."""
+        ...
+
+
+class Owners(Protocol):
+    """Kernels, terminals and TensorBoards of this server."""
+
+    async def read(self) -> tuple[Owner, ...]:
+        """All owners now. Looking never counts as activity."""
+        ...
+
+    def look_again(self, key: OwnerKey) -> Owner | None:
+        """One owner at this very moment, without waiting: the last check before an act. None: it is gone."""
+        ...
+
+
+class Enforcer(Protocol):
+    """The one door for effects. It acts on exactly what the verdict names and never decides."""
+
+    async def enforce(self, verdict: Verdict, holder: Holder) -> Outcome:
+        """Carry out `verdict` on `holder` and say what really happened. Never raises for a failed act."""
+        ...
+
+
+class Leases(Protocol):
+    """People's promises, on disk."""
+
+    def active(self, now: datetime) -> Mapping[OwnerKey, Lease]:
+        """The leases that hold at `now`."""
+        ...
+
+    def grant(self, lease: Lease) -> None:
+        """Remember `lease`, replacing an earlier one of the same owner; on return it is on disk."""
+        ...
+
+    def end(self, owner: OwnerKey) -> bool:
+        """Forget the lease of `owner`. False: there was none."""
+        ...
+
+
+__all__ = ["Clock", "Devices", "DevicesSeen", "Enforcer", "Leases", "Owners", "ProcessKey", "Processes"]

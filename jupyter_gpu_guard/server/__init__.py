@@ -1,0 +1,1 @@
+"""The Jupyter Server extension: configuration, REST, events, the wire."""

@@ -1,0 +1,226 @@
+"""The report as JSON: what every face reads. The TypeScript types are generated from these models.
+
+A reading that is not known is `null`, and its sibling `<field>_unknown` says why (a `Why` value, e.g. "not-supported").
+Times are ISO 8601 in UTC; units are in the names. Fields are only ever added within one `schema_version`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal, Union
+
+from pydantic import BaseModel, ConfigDict
+
+SCHEMA_VERSION = 1
+
+
+class Wire(BaseModel):
+    """The base of everything on the wire: closed, so that a misspelt field is an error here and not in a browser."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class WireReason(Wire):
+    """A coded fact and its English sentence; faces translate by `code` and `facts`, and fall back to `text`."""
+
+    code: str
+    text: str
+    facts: dict[str, Union[str, float, int, None]]
+
+
+class WireGap(Wire):
+    """A source that did not answer, why, and since when."""
+
+    source: str
+    why: str
+    since: datetime
+
+
+class WireDevice(Wire):
+    """One GPU or MIG instance."""
+
+    uuid: str
+    index: int
+    name: str
+    memory_total_bytes: float | None
+    memory_total_bytes_unknown: str | None = None
+    memory_used_bytes: float | None
+    memory_used_bytes_unknown: str | None = None
+    memory_unattributed_bytes: float | None
+    memory_unattributed_bytes_unknown: str | None = None
+    compute_percent: float | None
+    compute_percent_unknown: str | None = None
+    temperature_celsius: float | None
+    temperature_celsius_unknown: str | None = None
+    power_watts: float | None
+    power_watts_unknown: str | None = None
+    mig: bool
+    state: Literal["ok", "lost", "failing"]
+
+
+class WireProcess(Wire):
+    """One process on one device. No name, no arguments."""
+
+    pid: int
+    started_at: datetime
+    device: str
+    memory_bytes: float | None
+    memory_bytes_unknown: str | None = None
+    compute_percent: float | None
+    compute_percent_unknown: str | None = None
+
+
+class WireHolding(Wire):
+    """What one owner has on one device. `device` is the UUID."""
+
+    device: str
+    memory_bytes: float | None
+    memory_bytes_unknown: str | None = None
+    compute_percent: float | None
+    compute_percent_unknown: str | None = None
+    processes: list[WireProcess]
+
+
+class WireVerdict(Wire):
+    """What will happen and why. `action` is due now; `next_action` is due at `deadline` at the earliest, or never."""
+
+    action: Literal["keep", "warn", "shutdown"]
+    next_action: Literal["warn", "shutdown"] | None
+    stage: int | None
+    rule: str
+    deadline: datetime | None
+    reasons: list[WireReason]
+
+
+class WireLease(Wire):
+    """A person's promise to need it."""
+
+    until: datetime
+    reason: str
+
+
+class WireHolder(Wire):
+    """One kernel, terminal or TensorBoard. `compute_percent` is the mean over the last minute seen."""
+
+    owner: str
+    kind: Literal["kernel", "terminal", "tensorboard"]
+    name: str
+    notebook: str | None
+    kernelspec: str | None
+    state: Literal["idle", "executing", "starting", "dead", "unknown"]
+    memory_bytes: float | None
+    memory_bytes_unknown: str | None = None
+    compute_percent: float | None
+    compute_percent_unknown: str | None = None
+    idle_seconds: float | None
+    started_at: datetime | None
+    longest_keep_seconds: float
+    holdings: list[WireHolding]
+    verdict: WireVerdict
+    protections: list[str]
+    lease: WireLease | None
+    leftovers: list[WireProcess]
+
+
+class WireStrangers(Wire):
+    """Processes on a device that are not of this server, as one anonymous line."""
+
+    device: str
+    memory_bytes: float | None
+    memory_bytes_unknown: str | None = None
+    processes: int
+
+
+class WireNotice(Wire):
+    """A warning that stands. `id` is stable for one warning, so that each face shows it once.
+
+    `next_action` and `deadline` null: a hint, nothing will follow by itself (a cell that runs without compute).
+    """
+
+    id: str
+    owner: str
+    name: str
+    notebook: str | None
+    rule: str
+    next_action: Literal["shutdown"] | None
+    given_at: datetime
+    deadline: datetime | None
+    memory_bytes: float
+    longest_keep_seconds: float
+    reasons: list[WireReason]
+
+
+class WireOutcome(Wire):
+    """What was done, also after the owner is gone. `id` is stable."""
+
+    id: str
+    owner: str
+    name: str
+    notebook: str | None
+    action: Literal["warn", "shutdown"]
+    rule: str
+    result: Literal["done", "rehearsed", "already-gone", "withdrawn", "failed"]
+    at: datetime
+    by: str | None
+    detail: str
+    freed_bytes: float | None
+    took_seconds: float | None
+    survivors: list[int]
+    reasons: list[WireReason]
+
+
+class WirePolicy(Wire):
+    """Which policy is in force. `fault` says why a newer file was not taken."""
+
+    hash: str
+    source: str
+    fault: str | None
+
+
+class WireReport(Wire):
+    """GET `gpu-guard/api/v1/report`. `taken_at` null: no tick has been completed yet."""
+
+    schema_version: int = SCHEMA_VERSION
+    taken_at: datetime | None
+    interval_seconds: float
+    mode: Literal["observe", "enforce"]
+    simulated: bool
+    policy: WirePolicy
+    gaps: list[WireGap]
+    devices: list[WireDevice]
+    holders: list[WireHolder]
+    strangers: list[WireStrangers]
+    notices: list[WireNotice]
+    outcomes: list[WireOutcome]
+
+
+class WireExplanation(Wire):
+    """GET `gpu-guard/api/v1/explain/{owner}`: one holder, and in `lines` the whole argument in English."""
+
+    holder: WireHolder
+    lines: list[str]
+
+
+class WireKeep(Wire):
+    """POST `gpu-guard/api/v1/owners/{owner}/keep`: seconds from now. The answer is a WireLease."""
+
+    seconds: float
+    reason: str = ""
+
+
+class WireError(Wire):
+    """Every refusal: a sentence that says what is wrong and what would be right."""
+
+    message: str
+
+
+class WireHealth(Wire):
+    """GET `gpu-guard/api/v1/health`."""
+
+    status: Literal["ok", "degraded"]
+    version: str
+    mode: Literal["observe", "enforce"]
+    simulated: bool
+    last_tick_at: datetime | None
+    ticks: int
+    problems: list[str]

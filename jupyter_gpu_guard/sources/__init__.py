@@ -1,0 +1,1 @@
+"""Read only: each module is one real implementation of one protocol."""
