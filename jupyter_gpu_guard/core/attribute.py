@@ -32,7 +32,7 @@ from .model import (
 
 @dataclass(frozen=True)
 class Kin:
-    """What is remembered of one process: its owner as last seen, the root it came from, where it was last on."""
+    """What is remembered of one process: its owner as last seen, its root, the devices it was last on."""
 
     owner: Owner
     root: ProcessKey

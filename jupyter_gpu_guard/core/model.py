@@ -214,7 +214,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that was seen at one instant. A source named in `gaps` did not answer (in full): that is not 'nothing there'."""
+    """All that was seen at one instant. A source named in `gaps` did not answer in full: not the same as nothing."""
 
     taken_at: Instant
     devices: tuple[Device, ...] = ()
