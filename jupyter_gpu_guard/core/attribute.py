@@ -186,7 +186,7 @@ def _identify(snapshot: Snapshot) -> list[tuple[GpuClient, Process | None]]:
 
 def _blind(snapshot: Snapshot) -> Unknown | None:
     """Whether a source that names processes was silent: then no holder's holdings are known in full."""
-    gap = snapshot.missed("devices", "processes", "owners")
+    gap = snapshot.missed("devices", "processes", "owners", "leases")
     return None if gap is None else Unknown(Why.NOT_READ, gap.source)
 
 

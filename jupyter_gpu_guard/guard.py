@@ -1,0 +1,300 @@
+"""Guard.tick(): the only place where observing, judging and acting meet."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from .aside import Aside
+from .core.attribute import Attribution, attribute
+from .core.judge import Bench, judge
+from .core.ledger import Ledger, begin, review, settle
+from .core.limit import limit
+from .core.model import Gap, Holder, Instant, OwnerKey, Snapshot, is_known
+from .core.policy import Action, Mode, Policy
+from .core.verdict import Code, Lease, Notice, Outcome, Reason, Result, Verdict
+from .core.window import Windows, push
+from .protocols import Clock, Enforcer, Leases
+
+RING = 10.0  # seconds for which the driver keeps its samples
+OUTCOMES_KEPT = 100
+
+
+class Observes(Protocol):
+    """What the guard needs of an Observer."""
+
+    async def observe(self) -> Snapshot:
+        """One Snapshot."""
+        ...
+
+
+class NoSuchOwnerError(LookupError):
+    """No kernel, terminal or TensorBoard of this server has this name."""
+
+
+class KeepTooLongError(ValueError):
+    """Longer than the rule allows."""
+
+    def __init__(self, longest: timedelta) -> None:
+        super().__init__(f"the limit is {longest}")
+        self.longest = longest
+
+
+@dataclass(frozen=True)
+class Published:
+    """The state after a tick, from which every face is made. Values, not sources: reading it costs nothing."""
+
+    policy: Policy
+    interval: float
+    snapshot: Snapshot | None = None
+    attribution: Attribution = field(default_factory=Attribution)
+    windows: Windows = field(default_factory=dict)
+    verdicts: Mapping[OwnerKey, Verdict] = field(default_factory=dict)
+    ledger: Ledger = field(default_factory=Ledger)
+    leases: Mapping[OwnerKey, Lease] = field(default_factory=dict)
+    outcomes: tuple[Outcome, ...] = ()
+    gaps_since: Mapping[str, datetime] = field(default_factory=dict)
+    ticks: int = 0
+
+    def holder(self, key: OwnerKey) -> Holder:
+        """The holder named `key`. Raises NoSuchOwnerError."""
+        for holder in self.attribution.holders:
+            if holder.owner.key == key:
+                return holder
+        raise NoSuchOwnerError(f"no owner {key} on this server; GET report lists those there are")
+
+
+class Guard:
+    """Looks, judges and acts, tick by tick. All state is values; a restart loses only kindness owed to nobody."""
+
+    def __init__(
+        self,
+        *,
+        observer: Observes,
+        enforcer: Enforcer,
+        rehearsal: Enforcer,
+        leases: Leases,
+        clock: Clock,
+        policy: Policy,
+        interval: float = 5.0,
+        log: logging.Logger | logging.LoggerAdapter[logging.Logger],
+    ) -> None:
+        self._observer = observer
+        self._enforcer = enforcer
+        self._rehearsal = rehearsal
+        self._leases = leases
+        self._clock = clock
+        self._policy = policy
+        self._interval = interval
+        self._log = log
+        self._read_leases: Aside[Mapping[OwnerKey, Lease]] = Aside(
+            "leases", lambda: leases.active(clock.now().wall), RING
+        )
+        self._pledged: dict[OwnerKey, Lease] = {}
+        self._ledger = Ledger(rehearsal=policy.mode is Mode.OBSERVE)
+        self._outcomes: deque[Outcome] = deque(maxlen=OUTCOMES_KEPT)
+        self._acts: dict[OwnerKey, asyncio.Task[Outcome]] = {}
+        self.published = Published(policy=policy, interval=interval)
+
+    async def run(self) -> None:
+        """Tick at a steady rate until cancelled. One failed tick is logged, and the next one comes."""
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        failing = False
+        while True:
+            try:
+                await self.tick()
+                failing = False
+            except Exception:  # noqa: BLE001  logged, and tried again
+                if not failing:
+                    self._log.exception("GPU guard: a tick failed; nothing was done in it, the next one follows")
+                failing = True
+            due = max(due + self._interval, loop.time())
+            await asyncio.sleep(due - loop.time())
+
+    async def close(self) -> None:
+        """Wait for nothing: acts under way are left to the server's own shutdown, which ends every kernel."""
+        for act in self._acts.values():
+            act.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*self._acts.values(), return_exceptions=True)
+
+    async def tick(self) -> Published:
+        """One round: observe, attribute, push, judge, limit, enforce, settle, publish."""
+        snapshot = await self._observer.observe()
+        leases, snapshot = await self._current_leases(snapshot)
+        now = snapshot.taken_at
+        # With thousands of processes this takes a while: not on the event loop.
+        attribution = await asyncio.to_thread(attribute, snapshot, self.published.attribution.lineage)
+        before = self.published
+        windows = push(before.windows, attribution.holders, now.monotonic, max(RING, 2 * self._interval))
+        bench = Bench(
+            policy=self._policy,
+            windows=windows,
+            leases={**leases, **self._pledged},
+            ledger=self._ledger,
+            devices={device.uuid: device for device in snapshot.devices},
+            now=now,
+        )
+        verdicts = limit(judge(attribution.holders, bench), self._ledger, self._policy.belts, now)
+        self._ledger = review(self._ledger, verdicts, now)
+        self.published = replace(
+            before,
+            snapshot=snapshot,
+            attribution=attribution,
+            windows=windows,
+            verdicts={verdict.owner: verdict for verdict in verdicts},
+            leases=leases,
+            gaps_since=self._gaps_since(before, snapshot),
+            ticks=before.ticks + 1,
+        )
+        for verdict in verdicts:
+            holder = self.published.holder(verdict.owner)
+            if verdict.action is Action.WARN:
+                await self._act(verdict, holder)
+            elif verdict.action is not Action.KEEP:
+                self._start(verdict, holder)
+        self._publish()
+        return self.published
+
+    async def keep(self, key: OwnerKey, lasting: timedelta, reason: str, by: str) -> Lease:
+        """Promise to leave `key` alone for `lasting`. Raises NoSuchOwnerError, KeepTooLongError, OSError."""
+        holder = self.published.holder(key)
+        longest = self.longest_keep(holder)
+        if lasting > longest:
+            raise KeepTooLongError(longest)
+        lease = Lease(key, self._clock.now().wall + lasting, reason, by)
+        earlier = self._pledged.get(key)
+        self._pledged[key] = lease  # holds from this moment, also while it is being written
+        try:
+            await asyncio.to_thread(self._leases.grant, lease)
+        except OSError:
+            self._pledged.pop(key)
+            if earlier is not None:
+                self._pledged[key] = earlier
+            raise
+        self._log.info("GPU guard: %s keeps %s until %s", by, key, lease.until.isoformat(timespec="minutes"))
+        self._withdraw_notice(key)
+        self._publish(leases={**self.published.leases, key: lease})
+        return lease
+
+    async def unkeep(self, key: OwnerKey) -> bool:
+        """End the lease of `key` early. False: there was none."""
+        pledged = self._pledged.pop(key, None)
+        stored = await asyncio.to_thread(self._leases.end, key)
+        self._publish(leases={k: lease for k, lease in self.published.leases.items() if k != key})
+        return stored or pledged is not None
+
+    def shutdown(self, key: OwnerKey, by: str) -> asyncio.Task[Outcome]:
+        """Shut `key` down because a person asked for it, in any mode. Raises NoSuchOwnerError."""
+        holder = self.published.holder(key)
+        if key in self._acts:
+            return self._acts[key]
+        asked = Reason(Code.ASKED, {"by": by})
+        return self._start(Verdict(key, holder.owner.root, Action.SHUTDOWN, "asked", (asked,)), holder, by=by)
+
+    def longest_keep(self, holder: Holder) -> timedelta:
+        """How long a person may keep `holder`, by the rule that decides about it."""
+        snapshot = self.published.snapshot
+        devices = {device.uuid: device for device in snapshot.devices} if snapshot else {}
+        return self._policy.rule_for(holder, devices).keep_limits.longest
+
+    async def _current_leases(self, snapshot: Snapshot) -> tuple[Mapping[OwnerKey, Lease], Snapshot]:
+        """The leases that hold; while they cannot be read, the last known ones and a gap, so that nothing is lost."""
+        wall = snapshot.taken_at.wall
+        stored: Mapping[OwnerKey, Lease]
+        try:
+            stored = await self._read_leases()
+        except Exception as error:  # noqa: BLE001  whoever may be leased is not judged
+            gap = Gap("leases", f"the leases could not be read: {error}")
+            stored, snapshot = self.published.leases, replace(snapshot, gaps=(*snapshot.gaps, gap))
+        self._pledged = {key: lease for key, lease in self._pledged.items() if lease.until >= wall}
+        return {**stored, **self._pledged}, snapshot
+
+    def _start(self, verdict: Verdict, holder: Holder, by: str | None = None) -> asyncio.Task[Outcome]:
+        """Begin an act that takes its time; ticks go on meanwhile and leave this owner alone."""
+        self._ledger = begin(self._ledger, verdict, self._clock.now())
+        task = asyncio.get_running_loop().create_task(self._act(verdict, holder, by))
+        self._acts[verdict.owner] = task
+        task.add_done_callback(lambda _: self._acts.pop(verdict.owner, None))
+        return task
+
+    async def _act(self, verdict: Verdict, holder: Holder, by: str | None = None) -> Outcome:
+        rehearsing = by is None and self._policy.mode is Mode.OBSERVE
+        if by is None and holder.owner.key in self._pledged:
+            outcome = self._outcome(verdict, holder, Result.WITHDRAWN, "kept by its user at the last moment")
+        else:
+            outcome = await (self._rehearsal if rehearsing else self._enforcer).enforce(verdict, holder)
+        outcome = replace(outcome, by=by)
+        now = self._clock.now()
+        notice = None
+        if verdict.action is Action.WARN and outcome.result is Result.DONE:
+            notice = self._notice(verdict, holder, now)
+        self._ledger = settle(self._ledger, verdict, outcome, now, notice)
+        if verdict.action is not Action.WARN or outcome.result is Result.FAILED:
+            self._outcomes.append(outcome)
+        self._publish()
+        return outcome
+
+    def _outcome(self, verdict: Verdict, holder: Holder, result: Result, detail: str) -> Outcome:
+        return Outcome(
+            owner=verdict.owner,
+            root=verdict.root,
+            action=verdict.action,
+            rule=verdict.rule,
+            result=result,
+            at=self._clock.now().wall,
+            detail=detail,
+            reasons=verdict.reasons,
+            notebook=holder.owner.notebook,
+            name=holder.owner.name,
+        )
+
+    def _notice(self, verdict: Verdict, holder: Holder, now: Instant) -> Notice:
+        """What a person is told. Its deadline is worked out as settle() does: never before the full notice."""
+        deadline = None
+        if verdict.deadline is not None:
+            wait = max(verdict.deadline - now.monotonic, verdict.notice or 0.0)
+            deadline = now.wall + timedelta(seconds=wait)
+        return Notice(
+            owner=verdict.owner,
+            name=holder.owner.name,
+            notebook=holder.owner.notebook,
+            rule=verdict.rule,
+            next_action=verdict.next_action if deadline is not None else None,
+            given_at=now.wall,
+            deadline=deadline,
+            memory_bytes=holder.memory if is_known(holder.memory) else 0.0,
+            reasons=verdict.reasons,
+        )
+
+    def _withdraw_notice(self, key: OwnerKey) -> None:
+        case = self._ledger.cases.get(key)
+        if case is not None and not case.acting:
+            cases = {owner: case for owner, case in self._ledger.cases.items() if owner != key}
+            self._ledger = replace(self._ledger, cases=cases)
+
+    def _gaps_since(self, before: Published, snapshot: Snapshot) -> dict[str, datetime]:
+        """Since when each source is silent. A change is logged once, not at each tick."""
+        since = {}
+        for gap in snapshot.gaps:
+            if gap.source not in before.gaps_since:
+                self._log.info("GPU guard: %s", gap.why)
+            since[gap.source] = before.gaps_since.get(gap.source, snapshot.taken_at.wall)
+        for source in before.gaps_since.keys() - since.keys():
+            self._log.info("GPU guard: %s can be read again", source)
+        return since
+
+    def _publish(self, leases: Mapping[OwnerKey, Lease] | None = None) -> None:
+        self.published = replace(
+            self.published,
+            ledger=self._ledger,
+            outcomes=tuple(self._outcomes),
+            leases=self.published.leases if leases is None else leases,
+        )

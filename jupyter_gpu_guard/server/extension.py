@@ -1,0 +1,213 @@
+"""The server extension: configuration in, a running Guard out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import os
+import tempfile
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jupyter_core.paths import jupyter_data_dir
+from jupyter_server.extension.application import ExtensionApp
+from traitlets import Enum, Float, Int, List, Unicode, default
+
+from jupyter_gpu_guard.clock import SystemClock
+from jupyter_gpu_guard.core.policy import Policy
+from jupyter_gpu_guard.effects.enforcer import KernelEnforcer, RehearsingEnforcer
+from jupyter_gpu_guard.guard import Guard
+from jupyter_gpu_guard.leases import FileLeases
+from jupyter_gpu_guard.observe import Observer
+from jupyter_gpu_guard.sources.kernels import KernelOwners
+from jupyter_gpu_guard.sources.nvml import NvmlDevices
+from jupyter_gpu_guard.sources.procfs import ProcfsProcesses
+from jupyter_gpu_guard.sources.simulated import DIRECTORY_VARIABLE, SimulatedDevices, prepare
+
+from .handlers import ROUTES
+
+if TYPE_CHECKING:
+    from jupyter_gpu_guard.protocols import Devices
+
+EVENTS = Path(__file__).parent / "events"
+
+
+class GpuGuard(ExtensionApp):
+    """Shows which notebook holds which GPU, warns, and gives back GPU memory that is held without compute."""
+
+    name = "jupyter_gpu_guard"
+    load_other_extensions = True
+
+    mode = Enum(
+        ["observe", "enforce"],
+        default_value="observe",
+        help="`observe` shows and rehearses and ends nothing; `enforce` warns and shuts down.",
+    ).tag(config=True)
+
+    policy_paths = List(
+        Unicode(),
+        help="""Policy files, read after those in `gpu-guard/policy.d/*.yaml` under Jupyter's system config paths.
+        Where there is any policy file, the files decide, and `mode`, `cull_*`, `notice_time` and `longest_keep` here
+        are not used.""",
+    ).tag(config=True)
+
+    cull_idle_timeout = Int(
+        7200,
+        help="""Seconds for which a kernel must have been seen to hold GPU memory without compute before it is warned
+        about. 0 or less: never.""",
+    ).tag(config=True)
+
+    cull_compute_below = Float(5.0, help="Percent of a GPU: less than this counts as no compute.").tag(config=True)
+
+    cull_memory_above = Int(
+        512 * 2**20, help="Bytes of GPU memory: a kernel that holds less than this is left alone."
+    ).tag(config=True)
+
+    notice_time = Int(
+        900,
+        help="""Seconds between the warning, once it is delivered, and the shutdown. 0 or less: warn only, never shut
+        down.""",
+    ).tag(config=True)
+
+    longest_keep = Int(8 * 3600, help="Seconds for which a person may ask to keep a kernel at once.").tag(config=True)
+
+    grace_time = Float(
+        60.0,
+        help="""Seconds between SIGTERM and SIGKILL for what is left of a kernel that was shut down and still holds a
+        GPU.""",
+    ).tag(config=True)
+
+    sample_interval = Float(
+        5.0, help="Seconds between two looks. The driver keeps its samples for about 10 s: stay below that."
+    ).tag(config=True)
+
+    devices = Enum(
+        ["auto", "nvml", "simulated"],
+        default_value="auto",
+        help="""Where GPUs are looked for: `auto` and `nvml` ask the NVIDIA driver; `simulated` makes GPUs up, for
+        trying things out.""",
+    ).tag(config=True)
+
+    simulated_directory = Unicode(
+        help="Folder in which simulated GPUs are declared. Default: a temporary one for each server."
+    ).tag(config=True)
+
+    state_directory = Unicode(help="Folder for leases. Default: `gpu-guard` under Jupyter's data directory.").tag(
+        config=True
+    )
+
+    guard: Guard
+
+    @default("state_directory")
+    def _default_state_directory(self) -> str:
+        return str(Path(jupyter_data_dir(), "gpu-guard"))
+
+    @default("simulated_directory")
+    def _default_simulated_directory(self) -> str:
+        return os.environ.get(DIRECTORY_VARIABLE) or tempfile.mkdtemp(prefix="gpu-guard-simulated-")
+
+    def initialize_settings(self) -> None:
+        """Build the guard. Nothing is measured, and no driver is loaded, before the server runs."""
+        server: Any = self.serverapp
+        for schema in sorted(EVENTS.glob("*.yaml")):
+            server.event_logger.register_event_schema(schema)
+        clock = SystemClock()
+        processes = ProcfsProcesses()
+        self._sources: Devices = self._make_devices()
+        self._owners = KernelOwners(
+            server.kernel_manager,
+            server.session_manager,
+            processes,
+            clock,
+            event_logger=server.event_logger,
+            log=self.log,
+        )
+        observer = Observer(clock, self._sources, processes, self._owners)
+        self._leases = FileLeases(Path(self.state_directory, "leases.json"))
+        self.guard = Guard(
+            observer=observer,
+            enforcer=KernelEnforcer(
+                event_logger=server.event_logger,
+                log=self.log,
+                kernel_manager=server.kernel_manager,
+                owners=self._owners,
+                look=observer.look,
+                processes=observer.processes,
+                clock=clock,
+                identify=processes.identify,
+                grace=self.grace_time,
+            ),
+            rehearsal=RehearsingEnforcer(clock),
+            leases=self._leases,
+            clock=clock,
+            policy=self._read_policy(),
+            interval=self.sample_interval,
+            log=self.log,
+        )
+        self._loop_task: asyncio.Task[None] | None = None
+
+    def initialize_handlers(self) -> None:
+        """Add the REST routes."""
+        self.handlers.extend(ROUTES)
+
+    async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
+        """Start to look, once the server runs."""
+        del serverapp
+        self._loop_task = asyncio.create_task(self._run(), name="gpu-guard")
+
+    async def _run(self) -> None:
+        # The report's models are slow to import, so this happens in a thread and before anybody asks for a report.
+        await asyncio.to_thread(importlib.import_module, "jupyter_gpu_guard.server.report")
+        await self.guard.run()
+
+    async def stop_extension(self) -> None:
+        """Stop looking and let go of the driver. The kernels are still there: the server ends them afterwards."""
+        if self._loop_task is not None:
+            self._loop_task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._loop_task
+        await self.guard.close()
+        self._owners.close()
+        self._sources.close()
+
+    def _make_devices(self) -> Devices:
+        if self.devices != "simulated":
+            return NvmlDevices()
+        directory = Path(self.simulated_directory)
+        prepare(directory)
+        os.environ[DIRECTORY_VARIABLE] = str(directory)  # so that kernels know where to declare what they hold
+        self.log.warning("GPU guard: the GPUs are simulated (c.GpuGuard.devices)")
+        return SimulatedDevices(directory)
+
+    def _read_policy(self) -> Policy:
+        """The policy in force. A fault at start: observe only, and the fault is shown everywhere."""
+        # Imported here, since YAML is needed only where there are files.
+        from jupyter_gpu_guard import policyfile  # noqa: PLC0415
+
+        try:
+            paths = [*policyfile.discover(), *(Path(path) for path in self.policy_paths)]
+            if paths:
+                policy = policyfile.load(paths)
+            else:
+                policy = policyfile.from_traits(
+                    mode=self.mode,
+                    cull_idle_timeout=self.cull_idle_timeout,
+                    cull_compute_below=self.cull_compute_below,
+                    cull_memory_above=self.cull_memory_above,
+                    notice_time=self.notice_time,
+                    longest_keep=self.longest_keep,
+                )
+        except policyfile.PolicyError as error:
+            policy = policyfile.broken(error.problems, Policy())
+            self.log.error("GPU guard: the policy is not in force, nothing will be ended:\n%s", policy.fault)
+            return policy
+        self.log.info(
+            "GPU guard: mode %s, policy %s from %s, a look every %s",
+            policy.mode.value,
+            policy.digest,
+            policy.source,
+            timedelta(seconds=self.sample_interval),
+        )
+        return policy

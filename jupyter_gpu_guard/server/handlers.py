@@ -1,0 +1,193 @@
+"""REST: parse, call, render. Every route is authenticated, authorised and XSRF-checked, and none counts as activity."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import timedelta
+from typing import Any
+
+from jupyter_server.auth.decorator import authorized
+from jupyter_server.base.handlers import APIHandler
+from jupyter_server.extension.handler import ExtensionHandlerMixin
+from tornado import web
+
+from jupyter_gpu_guard.core.explain import span
+from jupyter_gpu_guard.core.model import OwnerKey
+from jupyter_gpu_guard.guard import Guard, KeepTooLongError, NoSuchOwnerError
+
+AUTH_RESOURCE = "gpu_guard"
+ANSWER_WITHIN = 10.0  # seconds; a longer shutdown goes on, and its outcome is in the report
+
+
+class GuardHandler(ExtensionHandlerMixin, APIHandler):  # type: ignore[misc]  # jupyter_server gives no types here
+    """What all routes share."""
+
+    auth_resource = AUTH_RESOURCE
+    _track_activity = False
+
+    @property
+    def guard(self) -> Guard:
+        """The guard of this server."""
+        return self.extensionapp.guard  # type: ignore[no-any-return]
+
+    @property
+    def who(self) -> str:
+        """The name of whoever asks."""
+        return str(getattr(self.current_user, "username", "") or "somebody")
+
+    def owner(self, text: str) -> OwnerKey:
+        """The owner named in the path. 404 with a sentence if there is none."""
+        try:
+            key = OwnerKey.parse(text)
+            self.guard.published.holder(key)
+        except (ValueError, NoSuchOwnerError) as error:
+            raise web.HTTPError(404, str(error.args[0])) from None
+        return key
+
+    def answer(self, body: Any, status: int = 200) -> None:
+        """Finish with a wire model as JSON."""
+        self.set_status(status)
+        self.set_header("Content-Type", "application/json")
+        self.set_header("Cache-Control", "no-store")
+        self.finish(body.model_dump_json())
+
+
+class ReportHandler(GuardHandler):
+    """GET report."""
+
+    @web.authenticated
+    @authorized(action="read")
+    async def get(self) -> None:
+        """All that is seen, judged and done."""
+        from .report import report  # noqa: PLC0415  pydantic is loaded when first needed, not at server start
+
+        self.answer(report(self.guard.published))
+
+
+class ExplainHandler(GuardHandler):
+    """GET explain/{owner}."""
+
+    @web.authenticated
+    @authorized(action="read")
+    async def get(self, owner: str) -> None:
+        """Why, for one owner."""
+        from .report import explanation  # noqa: PLC0415
+
+        self.answer(explanation(self.guard.published, self.owner(owner)))
+
+
+class HealthHandler(GuardHandler):
+    """GET health."""
+
+    @web.authenticated
+    @authorized(action="read")
+    async def get(self) -> None:
+        """Whether the guard runs and what it cannot do now."""
+        from jupyter_gpu_guard import __version__  # noqa: PLC0415
+        from .wire import WireHealth  # noqa: PLC0415
+
+        state = self.guard.published
+        problems = [gap.why for gap in state.snapshot.gaps] if state.snapshot else ["no tick has been completed yet"]
+        if state.policy.fault:
+            problems.append(state.policy.fault)
+        self.answer(
+            WireHealth(
+                status="degraded" if problems else "ok",
+                version=__version__,
+                mode=state.policy.mode.value,
+                simulated=bool(state.snapshot and state.snapshot.simulated),
+                last_tick_at=state.snapshot.taken_at.wall if state.snapshot else None,
+                ticks=state.ticks,
+                problems=problems,
+            )
+        )
+
+
+class KeepHandler(GuardHandler):
+    """POST and DELETE owners/{owner}/keep."""
+
+    @web.authenticated
+    @authorized(action="execute")
+    async def post(self, owner: str) -> None:
+        """Keep it for so many seconds from now. 400 if the rule does not allow that long."""
+        from pydantic import ValidationError  # noqa: PLC0415
+
+        from .report import lease_to_wire  # noqa: PLC0415
+        from .wire import WireKeep  # noqa: PLC0415
+
+        key = self.owner(owner)
+        try:
+            asked = WireKeep.model_validate_json(self.request.body)
+            lasting = timedelta(seconds=asked.seconds)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"]) or "body"
+            raise web.HTTPError(400, f'{where}: {first["msg"]}; expected {{"seconds": 3600, "reason": "…"}}') from None
+        except (OverflowError, ValueError):
+            raise web.HTTPError(400, "seconds: out of range; expected for example 3600") from None
+        if lasting <= timedelta(0):
+            raise web.HTTPError(400, "seconds: must be more than 0; to end a lease, DELETE this address")
+        try:
+            lease = await self.guard.keep(key, lasting, asked.reason.strip(), self.who)
+        except KeepTooLongError as error:
+            limit = error.longest.total_seconds()
+            raise web.HTTPError(
+                400, f"{span(lasting.total_seconds())} is longer than the limit of {span(limit)} ({limit:g} seconds)"
+            ) from None
+        except OSError as error:
+            raise web.HTTPError(500, f"the lease could not be stored: {error.strerror or error}") from None
+        self.answer(lease_to_wire(lease))
+
+    @web.authenticated
+    @authorized(action="execute")
+    async def delete(self, owner: str) -> None:
+        """End the lease. 404 if there is none."""
+        key = self.owner(owner)
+        if not await self.guard.unkeep(key):
+            raise web.HTTPError(404, f"{key} is not kept by anybody")
+        self.set_status(204)
+        self.finish()
+
+
+class ShutdownHandler(GuardHandler):
+    """POST owners/{owner}/shutdown."""
+
+    @web.authenticated
+    @authorized(action="execute")
+    async def post(self, owner: str) -> None:
+        """Shut it down now, by its softest way. 200 with the outcome, or 202 while it takes longer."""
+        from .report import outcome_to_wire  # noqa: PLC0415
+
+        act = self.guard.shutdown(self.owner(owner), self.who)
+        done, _ = await asyncio.wait({act}, timeout=ANSWER_WITHIN)
+        if done:
+            self.answer(outcome_to_wire(act.result()))
+            return
+        self.set_status(202)
+        self.finish(json.dumps({"message": "under way; the outcome will be in the report"}))
+
+
+class NotFoundHandler(GuardHandler):
+    """Whatever else is asked under our address."""
+
+    @web.authenticated
+    @authorized(action="read")
+    async def get(self, path: str) -> None:
+        """404 with a sentence."""
+        known = "report, explain/{owner}, health, owners/{owner}/keep, owners/{owner}/shutdown"
+        raise web.HTTPError(404, f"no such resource {path!r}; there are {known}")
+
+
+_OWNER = "([^/]+)"
+_BASE = "/gpu-guard/api/v1"
+ROUTES = [
+    (rf"{_BASE}/report", ReportHandler),
+    (rf"{_BASE}/explain/{_OWNER}", ExplainHandler),
+    (rf"{_BASE}/health", HealthHandler),
+    (rf"{_BASE}/owners/{_OWNER}/keep", KeepHandler),
+    (rf"{_BASE}/owners/{_OWNER}/shutdown", ShutdownHandler),
+    (rf"{_BASE}/(.*)", NotFoundHandler),
+]
+
+__all__ = ["ROUTES"]

@@ -1,0 +1,236 @@
+"""Published state to the report of the wire. Reads values only: making a report is not looking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from jupyter_gpu_guard.core.explain import argument, reading, sentence
+from jupyter_gpu_guard.core.model import (
+    Device,
+    DeviceState,
+    GpuProcess,
+    Holder,
+    Holding,
+    OwnerKey,
+    Reading,
+    Strangers,
+    Unknown,
+    Why,
+    is_known,
+    total,
+)
+from jupyter_gpu_guard.core.policy import Action
+from jupyter_gpu_guard.core.verdict import Lease, Notice, Outcome, Reason, Verdict
+from jupyter_gpu_guard.core.window import minute_compute
+from jupyter_gpu_guard.guard import Published
+from .wire import (
+    WireDevice,
+    WireExplanation,
+    WireGap,
+    WireHolder,
+    WireHolding,
+    WireLease,
+    WireNotice,
+    WireOutcome,
+    WirePolicy,
+    WireProcess,
+    WireReason,
+    WireReport,
+    WireStrangers,
+    WireVerdict,
+)
+
+
+def report(state: Published) -> WireReport:
+    """The whole report."""
+    snapshot = state.snapshot
+    return WireReport(
+        taken_at=snapshot.taken_at.wall if snapshot else None,
+        interval_seconds=state.interval,
+        mode=state.policy.mode.value,
+        simulated=snapshot.simulated if snapshot else False,
+        policy=WirePolicy(hash=state.policy.digest, source=state.policy.source, fault=state.policy.fault),
+        gaps=[
+            WireGap(source=gap.source, why=gap.why, since=state.gaps_since.get(gap.source, snapshot.taken_at.wall))
+            for gap in snapshot.gaps
+        ]
+        if snapshot
+        else [],
+        devices=[_device(device, state) for device in sorted(snapshot.devices, key=lambda d: d.index)]
+        if snapshot
+        else [],
+        holders=[_holder(holder, state) for holder in state.attribution.holders],
+        strangers=[_strangers(strangers) for strangers in state.attribution.strangers],
+        notices=[_notice(notice, state) for notice in state.ledger.notices],
+        outcomes=[outcome_to_wire(outcome) for outcome in state.outcomes],
+    )
+
+
+def explanation(state: Published, key: OwnerKey) -> WireExplanation:
+    """One holder and the argument in words. Raises NoSuchOwnerError."""
+    holder = state.holder(key)
+    now = state.snapshot.taken_at.monotonic if state.snapshot else 0.0
+    lines = [f"Mode: {state.policy.mode.value}. Policy: {state.policy.source}."]
+    verdict = state.verdicts.get(key)
+    if verdict is not None:
+        lines += argument(verdict, now)
+    return WireExplanation(holder=_holder(holder, state), lines=lines)
+
+
+def lease_to_wire(lease: Lease) -> WireLease:
+    """A lease, without the name of whoever gave it: a server has one user."""
+    return WireLease(until=lease.until, reason=lease.reason)
+
+
+def outcome_to_wire(outcome: Outcome) -> WireOutcome:
+    """One outcome."""
+    return WireOutcome(
+        id=f"{outcome.owner}@{outcome.at.isoformat()}",
+        owner=str(outcome.owner),
+        name=outcome.name,
+        notebook=outcome.notebook,
+        action=outcome.action.value,
+        rule=outcome.rule,
+        result=outcome.result.value,
+        at=outcome.at,
+        by=outcome.by,
+        detail=outcome.detail,
+        freed_bytes=outcome.freed_bytes,
+        took_seconds=outcome.took_seconds,
+        survivors=[survivor.key.pid for survivor in outcome.survivors],
+        reasons=_reasons(outcome.reasons),
+    )
+
+
+def _pair(field: str, value: Reading) -> dict[str, Any]:
+    """A Reading as the field and its `_unknown` sibling."""
+    number, why = reading(value)
+    return {field: number} if why is None else {field: None, f"{field}_unknown": why}
+
+
+def _reasons(reasons: Iterable[Reason]) -> list[WireReason]:
+    return [WireReason(code=r.code.value, text=sentence(r), facts=dict(r.facts)) for r in reasons]
+
+
+def _device(device: Device, state: Published) -> WireDevice:
+    return WireDevice(
+        uuid=device.uuid,
+        index=device.index,
+        name=device.name,
+        mig=device.mig,
+        state=device.state.value,
+        **_pair("memory_total_bytes", device.memory_total),
+        **_pair("memory_used_bytes", device.memory_used),
+        **_pair("memory_unattributed_bytes", _unattributed(device, state)),
+        **_pair("compute_percent", device.compute),
+        **_pair("temperature_celsius", device.temperature),
+        **_pair("power_watts", device.power),
+    )
+
+
+def _unattributed(device: Device, state: Published) -> Reading:
+    """Used, less what the driver reserves for itself, less all that is listed. Never spread over notebooks."""
+    if state.snapshot is None or state.snapshot.missed("devices") or device.state is not DeviceState.OK:
+        return Unknown(Why.NOT_READ)
+    listed = total(client.memory for client in state.snapshot.clients if client.device == device.uuid)
+    known = (device.memory_used, device.memory_reserved, listed)
+    if unknown := next((value for value in known if not is_known(value)), None):
+        return unknown
+    used, reserved, named = (float(value) for value in known if is_known(value))
+    return max(0.0, used - reserved - named)
+
+
+def _process(row: GpuProcess) -> WireProcess:
+    return WireProcess(
+        pid=row.key.pid,
+        started_at=row.started_at,
+        device=row.device,
+        **_pair("memory_bytes", row.memory),
+        **_pair("compute_percent", row.compute),
+    )
+
+
+def _holding(holding: Holding) -> WireHolding:
+    return WireHolding(
+        device=holding.device,
+        processes=[_process(row) for row in holding.processes],
+        **_pair("memory_bytes", holding.memory),
+        **_pair("compute_percent", holding.compute),
+    )
+
+
+def _strangers(strangers: Strangers) -> WireStrangers:
+    return WireStrangers(
+        device=strangers.device, processes=strangers.processes, **_pair("memory_bytes", strangers.memory)
+    )
+
+
+def _longest_keep(holder: Holder, state: Published) -> float:
+    devices = {device.uuid: device for device in state.snapshot.devices} if state.snapshot else {}
+    return state.policy.rule_for(holder, devices).keep_limits.longest.total_seconds()
+
+
+def _holder(holder: Holder, state: Published) -> WireHolder:
+    owner, key = holder.owner, holder.owner.key
+    verdict = state.verdicts.get(key)
+    lease = state.leases.get(key)
+    return WireHolder(
+        owner=str(key),
+        kind=key.kind.value,
+        name=owner.name,
+        notebook=owner.notebook,
+        kernelspec=owner.kernelspec,
+        state=owner.state.value,
+        idle_seconds=verdict.idle_for if verdict else None,
+        started_at=owner.started_at,
+        longest_keep_seconds=_longest_keep(holder, state),
+        holdings=[_holding(holding) for holding in holder.holdings],
+        verdict=_verdict(verdict, state),
+        protections=[protection.value for protection in verdict.protections] if verdict else [],
+        lease=lease_to_wire(lease) if lease is not None else None,
+        leftovers=[_process(row) for row in holder.leftovers],
+        **_pair("memory_bytes", holder.memory),
+        **_pair("compute_percent", minute_compute(state.windows.get(key), holder)),
+    )
+
+
+def _verdict(verdict: Verdict | None, state: Published) -> WireVerdict:
+    if verdict is None:  # only between a tick that saw the owner and one that judged it: never published
+        return WireVerdict(action="keep", next_action=None, stage=None, rule="", deadline=None, reasons=[])
+    following = verdict.next_action
+    return WireVerdict(
+        action=verdict.action.value,
+        next_action=following.value if following not in (None, Action.KEEP) else None,
+        stage=verdict.stage,
+        rule=verdict.rule,
+        deadline=_wall(verdict.deadline, state),
+        reasons=_reasons(verdict.reasons),
+    )
+
+
+def _wall(monotonic: float | None, state: Published) -> datetime | None:
+    """A monotonic time on the wall clock of the last snapshot."""
+    if monotonic is None or state.snapshot is None:
+        return None
+    now = state.snapshot.taken_at
+    return now.wall + timedelta(seconds=monotonic - now.monotonic)
+
+
+def _notice(notice: Notice, state: Published) -> WireNotice:
+    holders: Mapping[OwnerKey, Holder] = {holder.owner.key: holder for holder in state.attribution.holders}
+    holder = holders.get(notice.owner)
+    return WireNotice(
+        id=f"{notice.owner}@{notice.given_at.isoformat()}",
+        owner=str(notice.owner),
+        name=notice.name,
+        notebook=notice.notebook,
+        rule=notice.rule,
+        next_action=notice.next_action.value if notice.next_action else None,
+        given_at=notice.given_at,
+        deadline=notice.deadline,
+        memory_bytes=notice.memory_bytes,
+        longest_keep_seconds=_longest_keep(holder, state) if holder else 0.0,
+        reasons=_reasons(notice.reasons),
+    )
