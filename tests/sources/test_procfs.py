@@ -69,7 +69,7 @@ def test_the_whole_table_of_a_small_tree():
 
 
 def test_one_process_is_the_same_as_in_the_table():
-    """identify and read agree."""
+    """Looking for one and reading all agree."""
     processes = ProcfsProcesses(TREE)
     assert processes.identify(42) == processes.read()[42]
     assert processes.identify(44) is None

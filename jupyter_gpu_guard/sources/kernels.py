@@ -1,0 +1,139 @@
+"""The kernels of this server as Owners."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jupyter_gpu_guard.core.model import Owner, OwnerKey, OwnerKind, OwnerState
+from jupyter_gpu_guard.sources.kernel_watch import KernelWatch, Sight
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jupyter_gpu_guard.protocols import Clock, Processes
+
+KERNEL_ACTIONS = "https://events.jupyter.org/jupyter_server/kernel_actions/v1"
+
+_SESSIONS_WITHIN = 5.0  # seconds; a session manager may ask another machine
+
+
+class _Title(NamedTuple):
+    name: str
+    notebook: str | None
+
+
+class KernelOwners:
+    """`Owners` from a server's kernel and session managers. Lives on the event loop.
+
+    It listens to each kernel's iopub channel as the server does, sends nothing, and leaves every last activity alone.
+    With an `event_logger` it begins to listen when a kernel starts; otherwise at the next reading.
+    """
+
+    def __init__(
+        self,
+        kernel_manager: Any,
+        session_manager: Any,
+        processes: Processes,
+        clock: Clock,
+        *,
+        event_logger: Any = None,
+        log: logging.Logger | None = None,
+    ) -> None:
+        self._kernels = kernel_manager
+        self._sessions = session_manager
+        self._processes = processes
+        self._clock = clock
+        self._events = event_logger
+        self._log = log or logging.getLogger(__name__)
+        self._watches: dict[str, KernelWatch] = {}
+        self._titles: Mapping[str, _Title] = {}
+        if event_logger is not None:
+            event_logger.add_listener(schema_id=KERNEL_ACTIONS, listener=self._on_kernel_action)
+
+    async def read(self) -> tuple[Owner, ...]:
+        """All kernels now. One that raises is listed with state UNKNOWN and without a process; the rest go on."""
+        await self._read_titles()
+        ids = list(self._kernels.list_kernel_ids())
+        for gone in self._watches.keys() - set(ids):
+            self._watches.pop(gone).close()
+        return tuple(self._owner(kernel_id) for kernel_id in ids)
+
+    def look_again(self, key: OwnerKey) -> Owner | None:
+        """One kernel at this very moment, with every message that has arrived. None: the server has no such kernel."""
+        if key.kind is not OwnerKind.KERNEL or key.id not in self._kernels:
+            return None
+        return self._owner(key.id, at_once=True)
+
+    def close(self) -> None:
+        """Stop listening to everything. Safe to call twice."""
+        events, self._events = self._events, None
+        if events is not None:
+            try:
+                events.remove_listener(schema_id=KERNEL_ACTIONS, listener=self._on_kernel_action)
+            except KeyError:
+                self._log.debug("No kernel action was ever published")
+        while self._watches:
+            self._watches.popitem()[1].close()
+
+    def _owner(self, kernel_id: str, *, at_once: bool = False) -> Owner:
+        kernelspec = None
+        try:
+            kernel = self._kernels.get_kernel(kernel_id)
+            kernelspec = str(kernel.kernel_name)
+            sight = self._watch(kernel_id, kernel).look(at_once=at_once)
+        except Exception as fault:  # noqa: BLE001 - a kernel manager may be anyone's, and harms only its own kernel
+            self._log.debug("Kernel %s cannot be looked at: %r", kernel_id, fault)
+            sight = Sight(OwnerState.UNKNOWN)
+        title = self._titles.get(kernel_id) or _Title(kernelspec or kernel_id, None)
+        return Owner(
+            key=OwnerKey(OwnerKind.KERNEL, kernel_id),
+            name=title.name,
+            root=sight.root,
+            state=sight.state,
+            notebook=title.notebook,
+            kernelspec=kernelspec,
+            started_at=sight.started_at,
+            used_at=sight.used_at,
+        )
+
+    def _watch(self, kernel_id: str, kernel: Any) -> KernelWatch:
+        watch = self._watches.get(kernel_id)
+        if watch is None or watch.kernel is not kernel:
+            if watch is not None:
+                watch.close()
+            watch = self._watches[kernel_id] = KernelWatch(kernel, self._processes.identify, self._clock, self._log)
+        return watch
+
+    async def _read_titles(self) -> None:
+        """Learn which notebook each kernel belongs to; if that fails, what was known stays."""
+        try:
+            rows = await asyncio.wait_for(self._sessions.list_sessions(), _SESSIONS_WITHIN)
+            titles: dict[str, _Title] = {}
+            # The rows come oldest first. Several notebooks may share a kernel; it is called by the first of them.
+            for row in sorted(rows, key=lambda row: row.get("type") != "notebook"):
+                kernel_id = (row.get("kernel") or {}).get("id")
+                if kernel_id is not None:
+                    titles.setdefault(kernel_id, _title(row, kernel_id))
+        except Exception as fault:  # noqa: BLE001 - a session manager may be anyone's
+            self._log.debug("The sessions cannot be listed: %r", fault)
+        else:
+            self._titles = titles
+
+    async def _on_kernel_action(self, logger: Any, schema_id: str, data: dict[str, Any]) -> None:  # noqa: ARG002
+        kernel_id = data.get("kernel_id")
+        if self._events is None or kernel_id is None:
+            return
+        if kernel_id in self._kernels:
+            if data.get("action") == "restart" and (watch := self._watches.get(kernel_id)) is not None:
+                watch.restarted()
+            self._owner(kernel_id)  # looking is what attaches
+        elif (watch := self._watches.pop(kernel_id, None)) is not None:
+            watch.close()
+
+
+def _title(row: Mapping[str, Any], kernel_id: str) -> _Title:
+    path, name = str(row.get("path") or ""), str(row.get("name") or "")
+    notebook = path if path and row.get("type") == "notebook" else None
+    return _Title(name or path.rpartition("/")[2] or kernel_id, notebook)
