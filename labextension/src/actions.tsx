@@ -1,0 +1,88 @@
+import { Dialog, type Notification, showDialog } from '@jupyterlab/apputils';
+import React from 'react';
+import { duration } from './format';
+import type { ILanguage } from './language';
+import type { IRow } from './rows';
+import type { IGpuGuard } from './tokens';
+
+/** The part of JupyterLab's Notification that we use. */
+export interface INotifier {
+  success(message: string, options?: Notification.IOptions<never>): string;
+  warning(message: string, options?: Notification.IOptions<never>): string;
+  error(message: string, options?: Notification.IOptions<never>): string;
+  update(change: Notification.IUpdate<never>): boolean;
+  dismiss(id: string): void;
+}
+
+/** Whom an act is about, and how a person calls it. */
+export interface IAbout {
+  readonly owner: string;
+  readonly title: string;
+}
+
+/** What a person may do, with the questions before and the words after it. */
+export class GuardActions {
+  constructor(
+    private readonly guard: IGpuGuard,
+    private readonly notifier: INotifier,
+    private readonly language: ILanguage
+  ) {}
+
+  async keep(about: IAbout, seconds: number): Promise<void> {
+    const { trans } = this.language;
+    await this.attempt(this.guard.keep(about.owner, seconds), trans.__('Could not keep %1', about.title), () => {
+      this.notifier.success(trans.__('%1 is kept for %2.', about.title, duration(seconds, trans)), { autoClose: 3000 });
+    });
+  }
+
+  async stopKeeping(about: IAbout): Promise<void> {
+    const { trans } = this.language;
+    await this.attempt(this.guard.stopKeeping(about.owner), trans.__('Could not stop keeping %1', about.title));
+  }
+
+  /** Ask first: this is the one button that loses something. */
+  async shutDown(row: Pick<IRow, 'owner' | 'title' | 'kind' | 'memory'>): Promise<void> {
+    const { trans } = this.language;
+    const answer = await showDialog({
+      title: trans.__('Shut down %1?', row.title),
+      body: (
+        <div>
+          <p>{this.loss(row.kind)}</p>
+          <p>{trans.__('GPU memory given back: %1', row.memory.text)}</p>
+        </div>
+      ),
+      buttons: [
+        Dialog.cancelButton({ label: trans.__('Cancel') }),
+        Dialog.warnButton({ label: trans.__('Shut Down') })
+      ],
+      defaultButton: 0
+    });
+    if (answer.button.accept) {
+      await this.attempt(this.guard.shutDown(row.owner), trans.__('Could not shut down %1', row.title));
+    }
+  }
+
+  private loss(kind: IRow['kind']): string {
+    const { trans } = this.language;
+    switch (kind) {
+      case 'kernel':
+        return trans.__(
+          'All variables and everything that is still running are lost. The notebook file and its outputs stay.'
+        );
+      case 'terminal':
+        return trans.__('Everything that runs in this terminal is ended.');
+      case 'tensorboard':
+        return trans.__('Its page stops working. The logs it shows stay.');
+    }
+  }
+
+  private async attempt(act: Promise<void>, failure: string, done?: () => void): Promise<void> {
+    try {
+      await act;
+      done?.();
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      this.notifier.error(this.language.trans.__('%1: %2', failure, why), { autoClose: 8000 });
+    }
+  }
+}

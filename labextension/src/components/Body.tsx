@@ -1,0 +1,87 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import React from 'react';
+import type { IPanelView, IRemark } from '../view';
+import { Card } from './Card';
+import { DeviceCard } from './DeviceCard';
+import { HolderRow, type IRowDoors } from './HolderRow';
+import { Past } from './Past';
+
+interface IProps {
+  readonly view: IPanelView;
+  readonly revealed: { readonly owner: string; readonly turn: number } | null;
+  readonly doors: IRowDoors;
+  readonly trans: TranslationBundle;
+}
+
+/** All that a report says, from the top of the panel to its foot. */
+export function Body({ view, revealed, doors, trans }: IProps): React.JSX.Element {
+  const blind = view.devices.length === 0;
+  return (
+    <>
+      {view.policyFault !== null && (
+        <Card tone="warning" title={trans.__('The newest policy was not taken.')}>
+          <pre>{view.policyFault}</pre>
+        </Card>
+      )}
+      {blind && <Gaps gaps={view.gaps} />}
+      <section aria-label={trans.__('Notebooks that hold GPU memory')}>
+        {view.rows.length > 0 ? (
+          <ul className="jp-GpuGuard-List">
+            {view.rows.map(row => (
+              <HolderRow
+                key={row.owner}
+                row={row}
+                revealed={revealed?.owner === row.owner ? revealed.turn : 0}
+                doors={doors}
+                trans={trans}
+              />
+            ))}
+          </ul>
+        ) : (
+          !(blind && view.gaps.length > 0) && (
+            <p className="jp-GpuGuard-Quiet">{trans.__('No notebook holds GPU memory.')}</p>
+          )
+        )}
+        {view.quiet !== null && (
+          <details className="jp-GpuGuard-Fold">
+            <summary>{view.quiet.text}</summary>
+            <ul>
+              {view.quiet.names.map((name, index) => (
+                <li key={index}>{name}</li>
+              ))}
+            </ul>
+          </details>
+        )}
+      </section>
+      {!blind && (
+        <section>
+          <h3>{trans.__('Devices')}</h3>
+          <ul className="jp-GpuGuard-List">
+            {view.devices.map(device => (
+              <DeviceCard key={device.uuid} device={device} trans={trans} />
+            ))}
+          </ul>
+        </section>
+      )}
+      {!blind && view.gaps.length > 0 && (
+        <section>
+          <h3>{trans.__('Not seen')}</h3>
+          <Gaps gaps={view.gaps} />
+        </section>
+      )}
+      <Past past={view.past} trans={trans} />
+    </>
+  );
+}
+
+function Gaps({ gaps }: { gaps: readonly IRemark[] }): React.JSX.Element {
+  return (
+    <>
+      {gaps.map(gap => (
+        <Card key={gap.key} tone="plain">
+          {gap.text}
+        </Card>
+      ))}
+    </>
+  );
+}

@@ -1,0 +1,56 @@
+import { CommandRegistry } from '@lumino/commands';
+import { Menu } from '@lumino/widgets';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import React from 'react';
+import type { IKeepChoice } from '../rows';
+
+interface IProps {
+  readonly title: string;
+  readonly choices: readonly IKeepChoice[];
+  readonly disabled: boolean;
+  readonly onKeep: (seconds: number) => void;
+  readonly trans: TranslationBundle;
+}
+
+/** A button that asks for how long. */
+export function KeepButton({ title, choices, disabled, onKeep, trans }: IProps): React.JSX.Element {
+  const open = (event: React.MouseEvent<HTMLButtonElement>): void => {
+    const { left, bottom } = event.currentTarget.getBoundingClientRect();
+    keepMenu(choices, onKeep, trans).open(left, bottom);
+  };
+  return (
+    <button
+      type="button"
+      className="jp-GpuGuard-Button"
+      aria-label={trans.__('Keep %1', title)}
+      aria-haspopup="menu"
+      title={trans.__('Say that you still need it, and for how long')}
+      disabled={disabled || choices.length === 0}
+      onClick={open}
+    >
+      {trans.__('Keep')} <span aria-hidden="true">▾</span>
+    </button>
+  );
+}
+
+function keepMenu(choices: readonly IKeepChoice[], onKeep: (seconds: number) => void, trans: TranslationBundle): Menu {
+  const commands = new CommandRegistry();
+  const menu = new Menu({ commands });
+  for (const { seconds, label } of choices) {
+    const command = `keep-${seconds}`;
+    commands.addCommand(command, {
+      label: trans.__('Keep for %1', label),
+      execute: () => {
+        onKeep(seconds);
+      }
+    });
+    menu.addItem({ command });
+  }
+  // A menu closes before it runs its command, so it may go only after that.
+  menu.aboutToClose.connect(() => {
+    setTimeout(() => {
+      menu.dispose();
+    });
+  });
+  return menu;
+}

@@ -1,0 +1,52 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import React from 'react';
+import type { IWhy } from '../rows';
+
+interface IProps {
+  readonly id: string;
+  readonly why: IWhy;
+  readonly onExplain: () => Promise<readonly string[]>;
+  readonly trans: TranslationBundle;
+}
+
+/** The argument behind a row: reasons, what spares it, what is not known, and the processes. */
+export function Why({ id, why, onExplain, trans }: IProps): React.JSX.Element {
+  const [lines, setLines] = React.useState<readonly string[] | null>(null);
+  const explain = (): void => {
+    onExplain().then(setLines, (error: unknown) => {
+      setLines([error instanceof Error ? error.message : String(error)]);
+    });
+  };
+  return (
+    <div className="jp-GpuGuard-Why" id={id}>
+      <Lines lines={why.reasons} />
+      <Lines title={trans.__('Spared because')} lines={why.protections} />
+      <Lines title={trans.__('Not known')} lines={why.unknowns} />
+      <Lines title={trans.__('Left behind by an earlier kernel')} lines={why.leftovers} />
+      <Lines title={trans.__('Processes')} lines={why.processes} />
+      {lines === null ? (
+        <button type="button" className="jp-GpuGuard-Link" onClick={explain}>
+          {trans.__('The whole argument')}
+        </button>
+      ) : (
+        <Lines title={trans.__('The whole argument')} lines={lines} />
+      )}
+    </div>
+  );
+}
+
+function Lines({ title, lines }: { title?: string; lines: readonly string[] }): React.JSX.Element | null {
+  if (lines.length === 0) {
+    return null;
+  }
+  return (
+    <>
+      {title !== undefined && <h4>{title}</h4>}
+      <ul>
+        {lines.map((line, index) => (
+          <li key={index}>{line}</li>
+        ))}
+      </ul>
+    </>
+  );
+}

@@ -1,0 +1,202 @@
+import type { Event } from '@jupyterlab/services';
+import { Poll } from '@lumino/polling';
+import { type ISignal, Signal } from '@lumino/signaling';
+import { Fault, type IApi } from './api';
+import type { IGpuGuard } from './tokens';
+import { SCHEMA_VERSION, type WireExplanation, type WireReport } from './wire';
+
+/** Our events only say "look again": the report is the one truth. */
+const OUR_EVENTS = 'https://events.jupyter-gpu-guard.org/';
+const UNWATCHED_SECONDS = 30;
+const LONGEST_BACKOFF_SECONDS = 60;
+/** Below this the two clocks agree: the Date header has whole seconds, and the way takes time too. */
+const CLOCK_TOLERANCE_MS = 2000;
+
+/** Anything that tells us of server events. */
+export interface IEventStream {
+  connect(slot: (sender: unknown, event: Event.Emission) => void): boolean;
+  disconnect(slot: (sender: unknown, event: Event.Emission) => void): boolean;
+}
+
+/** One poll, one report, one signal for the whole page. */
+export class GuardModel implements IGpuGuard {
+  constructor(options: { api: IApi; pollSeconds?: number; clock?: () => number }) {
+    this.api = options.api;
+    this._pollSeconds = options.pollSeconds ?? 5;
+    this._clock = options.clock ?? Date.now;
+    this._poll = new Poll({
+      name: 'jupyter-gpu-guard:report',
+      factory: () => this.fetch(),
+      frequency: this.frequency(),
+      standby: 'when-hidden'
+    });
+    this._poll.ticked.connect(this.onTicked);
+    document.addEventListener('visibilitychange', this.onVisibility);
+  }
+
+  get report(): WireReport | null {
+    return this._report;
+  }
+
+  /** Why the last request brought nothing; null after a good answer. The report stays: the face shows its age. */
+  get fault(): Fault | null {
+    return this._fault;
+  }
+
+  /** When the report arrived, in milliseconds on the clock of `now`. */
+  get receivedAt(): number | null {
+    return this._receivedAt === null ? null : this._receivedAt + this._ahead;
+  }
+
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  get isDisposed(): boolean {
+    return this._poll.isDisposed;
+  }
+
+  now(): number {
+    return this._clock() + this._ahead;
+  }
+
+  set pollSeconds(seconds: number) {
+    this._pollSeconds = seconds;
+    this._poll.frequency = this.frequency();
+  }
+
+  /** Whether somebody looks at the panel. Unwatched, the poll is slower; events still come at once. */
+  set watched(watched: boolean) {
+    if (watched !== this._watched) {
+      this._watched = watched;
+      this._poll.frequency = this.frequency();
+      if (watched) {
+        void this.refresh();
+      }
+    }
+  }
+
+  /** Refresh whenever the server tells of one of our events. */
+  listen(stream: IEventStream): void {
+    this._stream?.disconnect(this.onEvent);
+    this._stream = stream;
+    stream.connect(this.onEvent);
+  }
+
+  async refresh(): Promise<void> {
+    if (this._poll.state.phase !== 'refreshed') {
+      await this._poll.refresh();
+      await this._poll.tick.catch(() => undefined); // rejected only when disposed
+      return;
+    }
+    // The request under way may have left before what we are asked to see: ask once more after it.
+    this._again ??= this._poll.tick
+      .catch(() => undefined)
+      .then(() => {
+        this._again = null;
+        return this.isDisposed ? undefined : this.refresh();
+      });
+    await this._again;
+  }
+
+  async keep(owner: string, seconds: number, reason = ''): Promise<void> {
+    await this.afterwards(this.api.keep(owner, { seconds, reason }));
+  }
+
+  async stopKeeping(owner: string): Promise<void> {
+    await this.afterwards(this.api.stopKeeping(owner));
+  }
+
+  async shutDown(owner: string): Promise<void> {
+    await this.afterwards(this.api.shutDown(owner));
+  }
+
+  explain(owner: string): Promise<WireExplanation> {
+    return this.api.explain(owner);
+  }
+
+  dispose(): void {
+    document.removeEventListener('visibilitychange', this.onVisibility);
+    this._stream?.disconnect(this.onEvent);
+    this._poll.dispose();
+    Signal.clearData(this);
+  }
+
+  /** Whatever came of an act, look at what is now. */
+  private async afterwards(act: Promise<void>): Promise<void> {
+    try {
+      await act;
+    } finally {
+      await this.refresh();
+    }
+  }
+
+  private async fetch(): Promise<void> {
+    const turn = ++this._asked;
+    try {
+      const { report, serverTime } = await this.api.report();
+      if (turn < this._answered) {
+        return; // a later request was answered first
+      }
+      this._answered = turn;
+      if (report.schema_version !== SCHEMA_VERSION) {
+        throw new Fault('refused', `schema_version ${report.schema_version}, expected ${SCHEMA_VERSION}`);
+      }
+      const ahead = serverTime === null ? 0 : serverTime - this._clock();
+      this._ahead = Math.abs(ahead) < CLOCK_TOLERANCE_MS ? 0 : ahead;
+      this._report = report;
+      this._receivedAt = this._clock();
+      this._fault = null;
+    } catch (error) {
+      if (turn >= this._answered) {
+        this._answered = turn;
+        this._fault = error instanceof Fault ? error : new Fault('refused', String(error));
+      }
+      throw error; // the poll backs off
+    } finally {
+      if (!this.isDisposed) {
+        this._changed.emit();
+      }
+    }
+  }
+
+  private frequency(): { interval: number; max: number; backoff: boolean } {
+    const seconds = this._watched ? this._pollSeconds : Math.max(UNWATCHED_SECONDS, this._pollSeconds);
+    return { interval: seconds * 1000, max: Math.max(LONGEST_BACKOFF_SECONDS, seconds) * 1000, backoff: true };
+  }
+
+  /** With no server part, or no permission, asking again changes nothing: wait for a person. */
+  private readonly onTicked = (): void => {
+    const hopeless = this._fault?.kind === 'missing' || this._fault?.kind === 'forbidden';
+    if (this._poll.state.phase === 'rejected' && hopeless) {
+      void this._poll.stop();
+    }
+  };
+
+  private readonly onEvent = (_: unknown, event: Event.Emission): void => {
+    if (event.schema_id.startsWith(OUR_EVENTS)) {
+      void this.refresh();
+    }
+  };
+
+  private readonly onVisibility = (): void => {
+    if (!document.hidden) {
+      void this.refresh();
+    }
+  };
+
+  private readonly api: IApi;
+  private readonly _poll: Poll;
+  private readonly _changed = new Signal<this, void>(this);
+  private readonly _clock: () => number;
+  private _again: Promise<void> | null = null;
+  private _stream: IEventStream | null = null;
+  private _report: WireReport | null = null;
+  private _fault: Fault | null = null;
+  private _receivedAt: number | null = null;
+  private _ahead = 0;
+  private _asked = 0;
+  private _answered = 0;
+  private _pollSeconds: number;
+  private _watched = false;
+}

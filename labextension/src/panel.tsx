@@ -1,0 +1,118 @@
+import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
+import type { Message } from '@lumino/messaging';
+import React from 'react';
+import type { GuardActions } from './actions';
+import { Absence, headline } from './components/Absence';
+import { Body } from './components/Body';
+import { Card } from './components/Card';
+import type { IRowDoors } from './components/HolderRow';
+import { duration } from './format';
+import { guardIcon } from './icons';
+import type { ILanguage } from './language';
+import type { GuardModel } from './model';
+import { type IPanelView, viewOf } from './view';
+
+/** The sidebar. It draws what the model has, and tells the model whether somebody looks. */
+export class GuardPanel extends ReactWidget {
+  constructor(
+    private readonly model: GuardModel,
+    actions: GuardActions,
+    open: (path: string) => Promise<unknown>,
+    private readonly language: ILanguage
+  ) {
+    super();
+    this.doors = {
+      open: path => void open(path),
+      keep: (row, seconds) => actions.keep(row, seconds),
+      stopKeeping: row => actions.stopKeeping(row),
+      shutDown: row => actions.shutDown(row),
+      explain: async owner => (await model.explain(owner)).lines
+    };
+    const { trans } = language;
+    this.id = 'jupyter-gpu-guard';
+    this.addClass('jp-GpuGuard-Panel');
+    this.node.dataset.testid = 'gpu-guard-panel';
+    this.node.setAttribute('role', 'region');
+    this.node.setAttribute('aria-label', trans.__('GPU Guard'));
+    this.title.icon = guardIcon;
+    this.title.caption = trans.__('GPU Guard: who holds which GPU');
+  }
+
+  /** Bring the row of `owner` into sight, unfolded. */
+  reveal(owner: string): void {
+    this.revealed = { owner, turn: (this.revealed?.turn ?? 0) + 1 };
+    this.update();
+  }
+
+  protected override onAfterShow(message: Message): void {
+    super.onAfterShow(message);
+    this.model.watched = true;
+  }
+
+  protected override onAfterHide(message: Message): void {
+    super.onAfterHide(message);
+    this.model.watched = false;
+  }
+
+  protected override onAfterAttach(message: Message): void {
+    super.onAfterAttach(message);
+    this.model.watched = this.isVisible;
+  }
+
+  protected render(): React.JSX.Element {
+    return <UseSignal signal={this.model.changed}>{() => this.draw()}</UseSignal>;
+  }
+
+  private draw(): React.JSX.Element {
+    const { report, fault } = this.model;
+    const { trans } = this.language;
+    const view = report && viewOf(report, this.model.now(), this.language);
+    return (
+      <>
+        <header className="jp-GpuGuard-Head">
+          <h2>{trans.__('GPU Guard')}</h2>
+          {view?.simulated && <span className="jp-GpuGuard-Badge">{trans.__('simulated')}</span>}
+        </header>
+        {view?.observing && <p className="jp-GpuGuard-Mode">{trans.__('observing: nothing is ended')}</p>}
+        <div role="status" aria-live="polite" className="jp-GpuGuard-Unseen">
+          {view?.alarms.map(alarm => (
+            <p key={alarm}>{alarm}</p>
+          ))}
+        </div>
+        {view === null ? (
+          <Absence fault={fault} onRetry={() => void this.model.refresh()} trans={trans} />
+        ) : (
+          this.drawReport(view)
+        )}
+      </>
+    );
+  }
+
+  private drawReport(view: IPanelView): React.JSX.Element {
+    const { report, fault, receivedAt } = this.model;
+    const { trans } = this.language;
+    const age = (this.model.now() - (receivedAt ?? 0)) / 1000;
+    return (
+      <>
+        {fault !== null && (
+          <Card tone="warning" title={headline(fault, trans)}>
+            <p>{trans.__('What is shown here is %1 old.', duration(age, trans))}</p>
+          </Card>
+        )}
+        <div className="jp-GpuGuard-Report" data-stale={fault !== null}>
+          {report?.taken_at === null ? (
+            <Card tone="plain">
+              {trans.__('No reading yet. The first one takes about %1.', duration(report.interval_seconds, trans))}
+            </Card>
+          ) : (
+            <Body view={view} revealed={this.revealed} doors={this.doors} trans={trans} />
+          )}
+        </div>
+        <footer className="jp-GpuGuard-Foot">{view.footer}</footer>
+      </>
+    );
+  }
+
+  private readonly doors: IRowDoors;
+  private revealed: { owner: string; turn: number } | null = null;
+}

@@ -1,0 +1,121 @@
+import { type IDeviceCard, devicesOf } from './devices';
+import { bytes, duration, moment, NOT_KNOWN, secondsUntil } from './format';
+import type { ILanguage } from './language';
+import { type IRow, holdsSomething, rowsOf, threats, titleOf } from './rows';
+import { reasonText, resultText } from './words';
+import type { WireOutcome, WireReport } from './wire';
+
+/** A line about something that went wrong, or that one should know. */
+export interface IRemark {
+  readonly key: string;
+  readonly text: string;
+}
+
+/** What was done to one owner. */
+export interface IPast {
+  readonly id: string;
+  readonly text: string;
+  readonly detail: string;
+  readonly failed: boolean;
+}
+
+/** Everything the sidebar shows, in words. A pure function of the report and the time. */
+export interface IPanelView {
+  readonly simulated: boolean;
+  readonly observing: boolean;
+  readonly policyFault: string | null;
+  readonly gaps: readonly IRemark[];
+  readonly rows: readonly IRow[];
+  readonly quiet: { readonly text: string; readonly names: readonly string[] } | null;
+  readonly devices: readonly IDeviceCard[];
+  readonly past: readonly IPast[];
+  readonly alarms: readonly string[];
+  readonly footer: string;
+}
+
+const PAST_SHOWN = 8;
+
+/** `report` as it is shown at `now` (milliseconds on the server's clock). */
+export function viewOf(report: WireReport, now: number, language: ILanguage): IPanelView {
+  const { trans } = language;
+  return {
+    simulated: report.simulated,
+    observing: report.mode === 'observe',
+    policyFault: report.policy.fault,
+    gaps: report.gaps.map(gap => ({
+      key: `${gap.source} ${gap.since}`,
+      text: trans.__('%1 (since %2)', gap.why, moment(gap.since, now, language))
+    })),
+    rows: rowsOf(report, now, language),
+    quiet: quietOf(report, language),
+    devices: devicesOf(report, trans),
+    past: pastOf(report, now, language),
+    alarms: threats(report).map(notice =>
+      trans.__(
+        '%1 will be shut down at %2 unless it is used or kept.',
+        titleOf(notice),
+        moment(notice.deadline, now, language)
+      )
+    ),
+    footer: trans.__('Policy: %1', report.policy.source)
+  };
+}
+
+/** The memory of all of this server's owners, for the status bar: `GPU 6.0 GiB`. */
+export function summaryOf(report: WireReport, now: number, language: ILanguage): { text: string; title: string } {
+  const { trans } = language;
+  const known = report.holders.map(holder => holder.memory_bytes).filter(amount => amount !== null);
+  const unknown = report.holders.length - known.length;
+  const sum = known.reduce((total, amount) => total + amount, 0);
+  const size = unknown > 0 && sum === 0 ? NOT_KNOWN : bytes(sum);
+  const lines = [trans.__('GPU memory held by my notebooks: %1', size)];
+  if (unknown > 0) {
+    lines.push(trans._n('%1 more is not known', '%1 more are not known', unknown, unknown));
+  }
+  const nearest = threats(report)[0] as ReturnType<typeof threats>[number] | undefined;
+  if (nearest === undefined) {
+    return { text: trans.__('GPU %1', size), title: lines.join('\n') };
+  }
+  const left = duration(secondsUntil(nearest.deadline, now), trans);
+  lines.push(trans.__('%1 will be shut down in %2', titleOf(nearest), left));
+  return { text: trans.__('GPU %1 · %2 left', size, left), title: lines.join('\n') };
+}
+
+function quietOf(report: WireReport, { trans }: ILanguage): IPanelView['quiet'] {
+  const quiet = report.holders.filter(holder => !holdsSomething(holder, report));
+  if (quiet.length === 0) {
+    return null;
+  }
+  const unknown = quiet.some(holder => holder.memory_bytes === null);
+  const count = quiet.length;
+  return {
+    text: unknown
+      ? trans._n('%1 kernel, GPU memory not known', '%1 kernels, GPU memory not known', count, count)
+      : trans._n('%1 kernel without GPU memory', '%1 kernels without GPU memory', count, count),
+    names: quiet.map(titleOf).sort((a, b) => a.localeCompare(b))
+  };
+}
+
+function pastOf(report: WireReport, now: number, language: ILanguage): IPast[] {
+  return report.outcomes
+    .filter(outcome => outcome.action === 'shutdown' || outcome.result === 'failed')
+    .sort((a, b) => Date.parse(b.at) - Date.parse(a.at))
+    .slice(0, PAST_SHOWN)
+    .map(outcome => ({
+      id: outcome.id,
+      text: pastText(outcome, now, language),
+      detail: [outcome.detail, ...outcome.reasons.map(reason => reasonText(reason, now, language))]
+        .filter(text => text !== '')
+        .join(' '),
+      failed: outcome.result === 'failed' || outcome.survivors.length > 0
+    }));
+}
+
+function pastText(outcome: WireOutcome, now: number, language: ILanguage): string {
+  const { trans } = language;
+  const parts = [moment(outcome.at, now, language), titleOf(outcome), resultText(outcome, trans)];
+  if (outcome.result === 'done' && outcome.freed_bytes !== null) {
+    parts.push(trans.__('%1 freed', bytes(outcome.freed_bytes)));
+  }
+  return parts.join(' · ');
+}
