@@ -19,12 +19,13 @@ from jupyter_gpu_guard.clock import SystemClock
 from jupyter_gpu_guard.core.policy import Policy
 from jupyter_gpu_guard.effects.enforcer import KernelEnforcer, RehearsingEnforcer
 from jupyter_gpu_guard.guard import Guard
+from jupyter_gpu_guard.kernel.simulated_gpu import VARIABLE
 from jupyter_gpu_guard.leases import FileLeases
 from jupyter_gpu_guard.observe import Observer
 from jupyter_gpu_guard.sources.kernels import KernelOwners
 from jupyter_gpu_guard.sources.nvml import NvmlDevices
 from jupyter_gpu_guard.sources.procfs import ProcfsProcesses
-from jupyter_gpu_guard.sources.simulated import DIRECTORY_VARIABLE, SimulatedDevices, prepare
+from jupyter_gpu_guard.sources.simulated import SimulatedDevices, prepare
 
 from .handlers import ROUTES
 
@@ -106,7 +107,7 @@ class GpuGuard(ExtensionApp):
 
     @default("simulated_directory")
     def _default_simulated_directory(self) -> str:
-        return os.environ.get(DIRECTORY_VARIABLE) or tempfile.mkdtemp(prefix="gpu-guard-simulated-")
+        return os.environ.get(VARIABLE) or tempfile.mkdtemp(prefix="gpu-guard-simulated-")
 
     def initialize_settings(self) -> None:
         """Build the guard. Nothing is measured, and no driver is loaded, before the server runs."""
@@ -177,7 +178,7 @@ class GpuGuard(ExtensionApp):
             return NvmlDevices()
         directory = Path(self.simulated_directory)
         prepare(directory)
-        os.environ[DIRECTORY_VARIABLE] = str(directory)  # so that kernels know where to declare what they hold
+        os.environ[VARIABLE] = str(directory)  # so that kernels know where to declare what they hold
         self.log.warning("GPU guard: the GPUs are simulated (c.GpuGuard.devices)")
         return SimulatedDevices(directory)
 
@@ -201,7 +202,9 @@ class GpuGuard(ExtensionApp):
                 )
         except policyfile.PolicyError as error:
             policy = policyfile.broken(error.problems, Policy())
-            self.log.error("GPU guard: the policy is not in force, nothing will be ended:\n%s", policy.fault)
+            self.log.error(  # noqa: TRY400  the problems say it all; a traceback would hide them
+                "GPU guard: the policy is not in force, nothing will be ended:\n%s", policy.fault
+            )
             return policy
         self.log.info(
             "GPU guard: mode %s, policy %s from %s, a look every %s",

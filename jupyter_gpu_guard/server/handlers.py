@@ -85,6 +85,7 @@ class HealthHandler(GuardHandler):
     async def get(self) -> None:
         """Whether the guard runs and what it cannot do now."""
         from jupyter_gpu_guard import __version__  # noqa: PLC0415
+
         from .wire import WireHealth  # noqa: PLC0415
 
         state = self.guard.published

@@ -25,6 +25,7 @@ from jupyter_gpu_guard.core.policy import Action
 from jupyter_gpu_guard.core.verdict import Lease, Notice, Outcome, Reason, Verdict
 from jupyter_gpu_guard.core.window import minute_compute
 from jupyter_gpu_guard.guard import Published
+
 from .wire import (
     WireDevice,
     WireExplanation,

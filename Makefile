@@ -1,0 +1,86 @@
+# `make run` and `make test` do everything, on a fresh Debian 12 with Python 3.11 or newer, Node 20 and make.
+SHELL := bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PORT ?= 8888
+FRONT := jupyter_gpu_guard/labextension/package.json
+FRONT_SOURCES := $(wildcard labextension/src/*.ts labextension/src/*.tsx labextension/src/*/*.tsx labextension/src/*/*.ts \
+	labextension/style/* labextension/schema/*.json) labextension/package.json labextension/tsconfig.json
+
+.PHONY: help install run test test-python test-front lint format build clean
+
+help:
+	@echo "make run     install into $(VENV), build the front end, open JupyterLab with the extension"
+	@echo "make test    install what the tests need and run them all: Python, TypeScript, browser"
+	@echo "make lint    ruff, mypy, import-linter, eslint, prettier"
+	@echo "make format  put code into shape"
+	@echo "make build   sdist and wheel in dist/"
+	@echo "make clean   remove what the above made"
+
+# --- installing -----------------------------------------------------------------------------------------------------
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed: make PYTHON=python3.11 …")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.lab: pyproject.toml labextension/package.json | $(BIN)/python
+	$(BIN)/python -m pip install --quiet 'jupyterlab>=4,<5' 'notebook>=7,<8'
+	touch $@
+
+$(VENV)/.front: labextension/package.json labextension/yarn.lock $(VENV)/.lab
+	cd labextension && PATH="$(CURDIR)/$(BIN):$$PATH" jlpm install --immutable
+	touch $@
+
+$(FRONT): $(FRONT_SOURCES) $(VENV)/.front
+	cd labextension && PATH="$(CURDIR)/$(BIN):$$PATH" jlpm build:prod
+	touch $@
+
+$(VENV)/.install: $(FRONT)
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.dev: $(FRONT)
+	$(BIN)/python -m pip install --quiet --editable '.[test,lint]'
+	touch $(VENV)/.install $@
+
+install: $(VENV)/.install
+
+# --- using ----------------------------------------------------------------------------------------------------------
+
+run: $(VENV)/.install
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jupyter gpu-guard demo --port $(PORT) $(RUN_OPTIONS)
+
+# --- checking -------------------------------------------------------------------------------------------------------
+
+test: test-front test-python
+
+test-front: $(VENV)/.dev
+	cd labextension && PATH="$(CURDIR)/$(BIN):$$PATH" jlpm test
+
+test-python: $(VENV)/.dev
+	scripts/chromium.sh
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(PYTEST_OPTIONS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/wire_types.py --check
+	cd labextension && PATH="$(CURDIR)/$(BIN):$$PATH" jlpm lint:check
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/python scripts/wire_types.py
+	cd labextension && PATH="$(CURDIR)/$(BIN):$$PATH" jlpm lint
+
+build: | $(BIN)/python
+	rm -rf dist jupyter_gpu_guard/labextension
+	$(BIN)/python -m pip install --quiet build
+	$(BIN)/python -m build
+
+clean:
+	rm -rf $(VENV) dist jupyter_gpu_guard/labextension labextension/lib labextension/node_modules \
+		labextension/tsconfig.tsbuildinfo tests/driver/build tests/output
