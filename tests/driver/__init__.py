@@ -1,0 +1,132 @@
+"""A stand-in for the NVIDIA driver's library, at its own ABI, so that the real `pynvml` is under test without a GPU.
+
+    driver = StandIn(tmp_path)
+    driver.fault("0 lost 1")
+    subprocess.run([...], env=driver.environment())
+
+Processes declare what they hold and compute with `jupyter_gpu_guard.kernel.simulated_gpu`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jupyter_gpu_guard.kernel.declaration import DeclaredDevice
+from jupyter_gpu_guard.kernel.simulated_gpu import VARIABLE
+from jupyter_gpu_guard.sources.simulated import DEFAULT_DEVICES, prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+HERE = Path(__file__).parent
+LIBRARY = "libnvidia-ml.so.1"
+FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden")
+
+CURRENT: tuple[str, ...] = ()
+ONLY_V2 = ("-DSTANDIN_ONLY_V2",)  # a driver from before the _v3 process lists
+
+
+def build(switches: tuple[str, ...] = CURRENT) -> Path:
+    """The folder that holds the library, built if its source, header or switches have changed."""
+    header = _header()
+    sources = sorted(HERE.glob("*.c"))
+    digest = hashlib.sha256(" ".join([*FLAGS, *switches]).encode())
+    for path in [*sources, *sorted(HERE.glob("*.h")), header]:
+        digest.update(path.read_bytes())
+    folder = HERE / "build" / digest.hexdigest()[:16]
+    if not (folder / LIBRARY).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as draft:
+            built = Path(draft) / LIBRARY
+            command = [os.environ.get("CC", "gcc"), *FLAGS, *switches, "-isystem", str(header.parent)]
+            command += [f"-Wl,-soname,{LIBRARY}", "-o", str(built), *map(str, sources), "-lpthread"]
+            subprocess.run(command, check=True)
+            built.replace(folder / LIBRARY)  # another test run may build at the same time
+    return folder
+
+
+def _header() -> Path:
+    files = distribution("nvidia-nvml-dev").files or []
+    return Path(next(str(file.locate()) for file in files if file.name == "nvml.h"))
+
+
+class StandIn:
+    """One driver: its devices, its faults, and how often each of its functions was called."""
+
+    def __init__(
+        self, folder: Path, devices: Iterable[DeclaredDevice] = DEFAULT_DEVICES, switches: tuple[str, ...] = CURRENT
+    ) -> None:
+        self.folder = folder
+        self._library = build(switches)
+        prepare(folder, devices)
+
+    def environment(self) -> dict[str, str]:
+        """What a process needs to find this driver; processes started by it find it too."""
+        path = os.pathsep.join(filter(None, [str(self._library), os.environ.get("LD_LIBRARY_PATH")]))
+        return {**os.environ, "LD_LIBRARY_PATH": path, VARIABLE: str(self.folder)}
+
+    def fault(self, *lines: str) -> None:
+        """Switch exactly these faults on: `<device index|all|global> <fault> [argument [function pattern]]`."""
+        draft = self.folder / "faults.draft"
+        draft.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        draft.replace(self.folder / "faults")
+
+    def count_calls(self) -> None:
+        """Start to count calls from zero."""
+        (self.folder / "calls").write_text("", encoding="utf-8")
+
+    def calls(self) -> Counter[str]:
+        """How often each function was called since `count_calls`."""
+        return Counter((self.folder / "calls").read_text(encoding="utf-8").split())
+
+
+class GpuProgram:
+    """A real process that holds and computes as it is told: `run` executes a line in it, with `gpu` at hand."""
+
+    _LOOP = (
+        "import sys\n"
+        "from jupyter_gpu_guard.kernel import simulated_gpu as gpu\n"
+        "for line in sys.stdin:\n"
+        "    try:\n"
+        "        exec(line, globals())\n"
+        "    except BaseException as error:\n"
+        "        print(type(error).__name__, error, flush=True)\n"
+        "    else:\n"
+        "        print('done', flush=True)\n"
+    )
+
+    def __init__(self, folder: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", self._LOOP],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, VARIABLE: str(folder)},
+        )
+        self.pid = self._process.pid
+
+    def run(self, line: str) -> str:
+        """Execute `line`; "done", or the name and text of the exception."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline().rstrip("\n")
+
+    def kill(self) -> None:
+        """End it at once; it stays a zombie until `bury`."""
+        self._process.kill()
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+
+    def bury(self) -> None:
+        """End it, if it lives, and reap it."""
+        self._process.kill()
+        self._process.communicate()
