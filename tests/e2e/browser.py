@@ -1,0 +1,107 @@
+"""A real Chromium on a real JupyterLab."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Page, expect, sync_playwright
+
+from .lab import TOKEN, Lab
+
+OUTPUT = Path(__file__).parents[1] / "output"
+PATIENCE_MS = 60_000
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+_PLACES = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
+
+
+def chromium() -> str:
+    """The browser's path: $CHROMIUM, or where Debian puts it."""
+    for place in (os.environ.get("CHROMIUM", ""), *_PLACES):
+        if place and Path(place).exists():
+            return place
+    raise AssertionError("the browser tests need Chromium: scripts/chromium.sh installs it")
+
+
+@contextmanager
+def open_page(lab: Lab, path: str, *, width: int = 1400, height: int = 900) -> Iterator[Page]:
+    """A page of `lab` at `path`, in a browser of its own."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+        try:
+            context = browser.new_context(viewport={"width": width, "height": height})
+            page = context.new_page()
+            page.set_default_timeout(PATIENCE_MS)
+            expect.set_options(timeout=PATIENCE_MS)
+            page.goto(f"{lab.url}{path}?token={TOKEN}")
+            yield page
+        finally:
+            browser.close()
+
+
+class Notebook:
+    """One notebook in JupyterLab, by name."""
+
+    def __init__(self, page: Page, path: str) -> None:
+        self._page = page
+        self.path = path
+        page.wait_for_selector("#jupyterlab-splash", state="detached")
+        page.evaluate(
+            "path => window.jupyterapp.commands.execute('docmanager:open', {path, factory: 'Notebook'})", path
+        )
+        self.activate()
+        page.wait_for_function(
+            """path => {
+                const widget = window.jupyterapp.shell.currentWidget;
+                const kernel = widget?.context?.path === path && widget.sessionContext?.session?.kernel;
+                return kernel && kernel.connectionStatus === 'connected' && kernel.status === 'idle';
+            }""",
+            arg=path,
+        )
+
+    def activate(self) -> None:
+        """Bring its tab to the front."""
+        self._page.get_by_role("tab", name=self.path.rpartition("/")[2]).first.click()
+
+    def run(self, code: str) -> None:
+        """Type `code` into the last cell and run it."""
+        cell = self._page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell").last
+        cell.locator(".cm-content").click()
+        self._page.keyboard.insert_text(code)
+        self._page.keyboard.press("Shift+Enter")
+
+    def kernel_id(self) -> str | None:
+        """The id of its kernel now, if it has one."""
+        found = self._page.evaluate(
+            """path => {
+                for (const widget of window.jupyterapp.shell.widgets('main')) {
+                    if (widget.context?.path === path) { return widget.sessionContext?.session?.kernel?.id ?? null; }
+                }
+                return null;
+            }""",
+            self.path,
+        )
+        return None if found is None else str(found)
+
+
+def open_panel(page: Page) -> None:
+    """Show the sidebar."""
+    page.wait_for_selector("#jupyterlab-splash", state="detached")
+    page.evaluate("window.jupyterapp.shell.activateById('jupyter-gpu-guard')")
+    expect(page.get_by_test_id("gpu-guard-panel")).to_be_visible()
+
+
+def picture(page: Page, name: str) -> None:
+    """Keep a screenshot in tests/output, where people look at it and `make screenshots` takes it from."""
+    OUTPUT.mkdir(exist_ok=True)
+    page.screenshot(path=str(OUTPUT / f"{name}.png"))
