@@ -108,19 +108,3 @@ def say_duration(span: timedelta) -> str:
             whole, rest = divmod(round(seconds / next_size), size // next_size)
             return f"{whole}{unit} {rest}{next_unit}" if rest else f"{whole}{unit}"
     return f"{seconds}s"
-
-
-def say_size(amount: float) -> str:
-    """Binary units, as the driver's own tools show them: `512 MiB`, `6.0 GiB`, `0 B`."""
-    for unit, size in (("TiB", 2**40), ("GiB", 2**30)):
-        if amount >= size:
-            return f"{amount / size:.1f} {unit}"
-    for unit, size in (("MiB", 2**20), ("KiB", 2**10)):
-        if amount >= size:
-            return f"{amount / size:.0f} {unit}"
-    return f"{amount:.0f} B"
-
-
-def say_percent(share: float) -> str:
-    """`5%`, `0.4%`: one decimal only below ten."""
-    return f"{share:.0f}%" if share >= 10 or share == int(share) else f"{share:.1f}%"  # noqa: PLR2004 - where digits stop to matter

@@ -1,0 +1,188 @@
+"""`jupyter gpu-guard`: the words of the sidebar in a shell. It asks the guards of running servers and decides nothing.
+
+Commands import what they need when they run, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from jupyter_gpu_guard import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .running import Server
+
+_FILE = click.Path(path_type=Path)
+_server_option = click.option("--server", metavar="URL|PORT", help="Ask only this server, by its port or URL.")
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(version)s")
+def main() -> None:
+    """See which notebook holds which GPU, and what will be given back when."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a notebook's name shows a question mark, not a traceback.
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+
+
+@main.command()
+@_server_option
+@_json_option
+def status(server: str | None, *, as_json: bool) -> None:
+    """Show what the guard of each running server reports."""
+    from .running import NoAnswerError, NotFoundError, ask  # noqa: PLC0415
+    from .tables import console, report_view  # noqa: PLC0415
+
+    answers: list[dict[str, Any]] = []
+    for each in _servers(server, as_json=as_json):
+        try:
+            answers.append({"url": each.url, "report": ask(each, "report")})
+        except (NoAnswerError, NotFoundError) as error:
+            answers.append({"url": each.url, "report": None, "error": str(error)})
+    if as_json:
+        _print_json({"servers": answers})
+    for answer in answers:
+        if answer["report"] is not None and not as_json:
+            try:
+                console().print(report_view(answer["url"], answer["report"]))
+            except (KeyError, TypeError, ValueError, AttributeError):
+                answer["error"] = f"{answer['url']} answers no report that this version can read."
+        if "error" in answer:
+            click.echo(answer["error"], err=True)
+    if all("error" in answer for answer in answers):
+        sys.exit(1)
+
+
+@main.command()
+@click.argument("wanted", metavar="OWNER|NOTEBOOK")
+@_server_option
+@_json_option
+def explain(wanted: str, server: str | None, *, as_json: bool) -> None:
+    """Say why one notebook or owner (kernel:<id>, terminal:<name>, tensorboard:<id>) is kept or not."""
+    from .explaining import explanations  # noqa: PLC0415
+    from .running import NoAnswerError, NotFoundError  # noqa: PLC0415
+    from .tables import plain  # noqa: PLC0415
+
+    try:
+        found = explanations(wanted, _servers(server, as_json=False))
+    except (NoAnswerError, NotFoundError) as error:
+        _give_up(str(error))
+    if as_json:
+        _print_json({"explanations": found})
+        return
+    for each in found:
+        holder = each["holder"]
+        click.echo(f"{plain(holder['notebook'] or holder['name'])} ({plain(holder['owner'])})")
+        for line in each["lines"]:
+            click.echo(f"  {plain(line)}")
+
+
+@main.group()
+def policy() -> None:
+    """Work with policy files."""
+
+
+@policy.command()
+@click.argument("files", metavar="[FILE]...", nargs=-1, type=_FILE)
+def check(files: Sequence[Path]) -> None:
+    """Check policy files together, and show the rules that they make.
+
+    Without FILE: those that the server would read from gpu-guard/policy.d in Jupyter's configuration folders.
+    """
+    from jupyter_gpu_guard.policyfile import PolicyError, discover, load  # noqa: PLC0415
+
+    from .tables import console, policy_view  # noqa: PLC0415
+
+    paths = tuple(files) or discover()
+    if not paths:
+        click.echo("There are no policy files; these are the built-in defaults.")
+    try:
+        read = load(paths)
+    except PolicyError as error:
+        _give_up(str(error))
+    for path in paths:
+        click.echo(f"{path}: fine")
+    console().print(policy_view(read))
+
+
+@main.command()
+@_json_option
+def doctor(*, as_json: bool) -> None:
+    """Say in plain words what works here, what does not, and what would help."""
+    from jupyter_gpu_guard.doctor import Level, examine  # noqa: PLC0415
+
+    findings = examine()
+    usable = not any(finding.level is Level.PROBLEM for finding in findings)
+    if as_json:
+        _print_json({"usable": usable, "checks": [finding.as_dict() for finding in findings]})
+    else:
+        colours = {Level.OK: "green", Level.NOTE: "yellow", Level.PROBLEM: "red"}
+        for finding in findings:
+            click.secho(f"{finding.level.value:>7}  ", fg=colours[finding.level], nl=False)
+            click.echo(f"{finding.check}: {finding.says}")
+            if finding.remedy:
+                click.echo(f"         {finding.remedy}")
+    sys.exit(0 if usable else 1)
+
+
+@main.command()
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8888, show_default=True, help="Where JupyterLab listens."
+)
+@click.option("--no-browser", is_flag=True, help="Open no browser; print the address instead.")
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("gpu-guard-demo"),
+    show_default=True,
+    help="Where the demo notebooks are put; what is there already stays as it is.",
+)
+@click.argument("extra", metavar="[-- OPTION...]", nargs=-1, type=click.UNPROCESSED)
+def demo(port: int, folder: Path, extra: Sequence[str], *, no_browser: bool) -> None:
+    """Open JupyterLab with a notebook that holds GPU memory, under a policy of seconds.
+
+    Without an NVIDIA driver the GPUs are simulated. With one they are real, and nothing is ended. What follows -- is
+    given to JupyterLab.
+    """
+    from .demonstration import DemoError, run  # noqa: PLC0415
+
+    try:
+        run(folder, port=port, browser=not no_browser, extra=extra, say=click.echo)
+    except DemoError as error:
+        _give_up(str(error))
+
+
+def _servers(wanted: str | None, *, as_json: bool) -> list[Server]:
+    """The servers to ask; none: one sentence, and the end."""
+    from .running import NoAnswerError, choose, running_servers  # noqa: PLC0415
+
+    try:
+        servers = choose(running_servers(), wanted)
+    except NoAnswerError as error:
+        _give_up(str(error))
+    if not servers:
+        if as_json:
+            _print_json({"servers": []})
+        _give_up("No Jupyter server of yours is running here: start one, or name one with --server URL.")
+    return servers
+
+
+def _give_up(sentence: str) -> NoReturn:
+    click.echo(sentence, err=True)
+    sys.exit(1)
+
+
+def _print_json(value: Any) -> None:
+    import json  # noqa: PLC0415
+
+    click.echo(json.dumps(value, indent=2, ensure_ascii=True))

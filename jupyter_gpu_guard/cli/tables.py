@@ -1,0 +1,169 @@
+"""Reports and policies as tables for a terminal. Nothing here decides, and what is not known is shown as a dash."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from jupyter_gpu_guard.core.explain import memory, percent, span
+from jupyter_gpu_guard.core.policy import Match, Policy, Rule
+from jupyter_gpu_guard.quantities import say_duration
+
+UNWATCHED_WIDTH = 240  # columns when no person is looking: wide enough that no path is broken
+
+Row = Mapping[str, Any]
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that reads no markup in what others have named."""
+    made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    return made if made.is_terminal else Console(stderr=stderr, width=UNWATCHED_WIDTH, markup=False, emoji=False)
+
+
+def plain(text: object) -> str:
+    """`text` without control characters: a notebook's name must not steer a terminal."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in str(text))
+
+
+def reading(row: Row, name: str) -> str:
+    """The amount under `name` in words, or a dash with its reason."""
+    value = row[name]
+    if value is None:
+        why = str(row.get(f"{name}_unknown") or "").replace("-", " ")
+        return f"– {plain(why)}".rstrip()
+    return memory(value) if name.endswith("_bytes") else percent(value)
+
+
+def _table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return table
+
+
+def report_view(url: str, report: Row) -> RenderableType:
+    """One server's report."""
+    parts: list[RenderableType] = [_headline(url, report)]
+    parts += [Text(f"Not measured: {plain(gap['source'])}. {plain(gap['why'])}", "yellow") for gap in report["gaps"]]
+    if fault := report["policy"]["fault"]:
+        parts += [Text("The policy was not taken:", "red"), *(Text(f"  {plain(line)}") for line in fault.splitlines())]
+    for title, table in (("Devices", _devices(report)), ("Notebooks, terminals, boards", _holders(report))):
+        if table.row_count:
+            parts += [Text(""), Text(title, "bold underline"), table]
+    if not report["holders"] and report["taken_at"] is not None:
+        parts += [Text(""), Text("No notebook, terminal or TensorBoard of this server holds a GPU.")]
+    if report["outcomes"]:
+        parts += [Text(""), Text("Done lately", "bold underline")]
+        parts += [
+            Text(f"{_clock(done['at'])}  {plain(done['name'])}: {plain(done['detail'])}") for done in report["outcomes"]
+        ]
+    return Group(*parts, Text(""))
+
+
+def _headline(url: str, report: Row) -> Text:
+    facts = [f"mode {plain(report['mode'])}"]
+    facts += ["simulated devices"] if report["simulated"] else []
+    taken_at = report["taken_at"]
+    facts.append(f"seen at {_clock(taken_at)}" if taken_at else "nothing seen yet")
+    facts.append(f"policy {plain(report['policy']['source'])}")
+    return Text(plain(url), "bold cyan").append(f"  {', '.join(facts)}", "not bold default")
+
+
+def _devices(report: Row) -> Table:
+    table = _table("Device", "Used", "Of", "Compute", "Others hold", right=("Used", "Of", "Compute", "Others hold"))
+    others = {row["device"]: row for row in report["strangers"]}
+    for device in report["devices"]:
+        state = "" if device["state"] == "ok" else f" ({plain(device['state'])})"
+        stranger = others.get(device["uuid"])
+        table.add_row(
+            f"{device['index']}: {plain(device['name'])}{state}",
+            reading(device, "memory_used_bytes"),
+            reading(device, "memory_total_bytes"),
+            reading(device, "compute_percent"),
+            f"{reading(stranger, 'memory_bytes')} in {stranger['processes']}" if stranger else "",
+        )
+    return table
+
+
+def _holders(report: Row) -> Table:
+    table = _table("Name", "Owner", "State", "Memory", "Compute", "Idle for", "What comes", right=("Memory", "Compute"))
+    for holder in report["holders"]:
+        idle = holder["idle_seconds"]
+        table.add_row(
+            plain(holder["notebook"] or holder["name"]),
+            plain(holder["owner"]),
+            plain(holder["state"]),
+            reading(holder, "memory_bytes"),
+            reading(holder, "compute_percent"),
+            span(idle) if idle else "",
+            _prospect(holder, report),
+        )
+    return table
+
+
+def _prospect(holder: Row, report: Row) -> str:
+    """What will happen to a holder, and when at the earliest."""
+    verdict, lease = holder["verdict"], holder["lease"]
+    if lease:
+        return f"kept until {_time(lease['until']).astimezone():%Y-%m-%d %H:%M}"
+    due = verdict["action"] if verdict["action"] != "keep" else verdict["next_action"]
+    deadline, taken_at = verdict["deadline"], report["taken_at"]
+    if due in {None, "keep"} or (due == "warn" and deadline is None):
+        return ""
+    does = f"{plain(due)} (rehearsed)" if report["mode"] == "observe" else plain(due)
+    if deadline is None or taken_at is None:
+        return does
+    wait = (_time(deadline) - _time(taken_at)).total_seconds()
+    return f"{does} in {span(wait)}" if wait > 0 else f"{does} now"
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def _clock(text: str) -> str:
+    """Hours, minutes and seconds on the clock of whoever is reading."""
+    return f"{_time(text).astimezone():%H:%M:%S}"
+
+
+def policy_view(policy: Policy) -> RenderableType:
+    """The rules as they will be asked, from the first to the catch-all."""
+    table = _table("Rule", "Matches", "Idle when", "Then", "Notice", "Keep at most")
+    for rule in policy.rules:
+        leaves_alone = rule.keep or rule.idle.lasting is None
+        ladder = ", ".join(f"{stage.do.value} after {say_duration(stage.after)}" for stage in rule.ladder)
+        table.add_row(
+            plain(rule.name),
+            _condition(rule.match),
+            "never: left alone" if rule.keep else _idle(rule),
+            "" if leaves_alone else ladder.replace("warn after 0s", "warn at once"),
+            "" if leaves_alone else say_duration(rule.notice),
+            "" if leaves_alone else say_duration(rule.keep_limits.longest),
+        )
+    belts = (
+        f"at most {policy.belts.shutdowns_per_tick} shutdowns at once and {policy.belts.shutdowns_per_hour} in an hour"
+    )
+    return Group(Text(f"Mode {policy.mode.value}, {belts}. Policy {policy.digest}.\n"), table)
+
+
+def _condition(match: Match) -> str:
+    parts = {
+        "owner": match.owner.value if match.owner else None,
+        "notebook": match.notebook,
+        "kernelspec": match.kernelspec,
+        "device": match.device,
+        "state": match.state.value if match.state else None,
+    }
+    return ", ".join(f"{name} {plain(value)}" for name, value in parts.items() if value is not None) or "everything"
+
+
+def _idle(rule: Rule) -> str:
+    if rule.idle.lasting is None:
+        return "never"
+    limits = f"compute < {percent(rule.idle.compute_below)}, memory ≥ {memory(rule.idle.memory_above)}"
+    return f"{limits}, for {say_duration(rule.idle.lasting)}"
