@@ -80,7 +80,7 @@ class NvmlDevices:
                 seen = self._read_all()
                 self._library.is_well()
             except TroubleError as trouble:
-                self._library.rest(trouble)
+                self._library.give_up(trouble)
                 seen = DevicesSeen(gaps=(Gap("devices", str(trouble)),))
         if self._closed.is_set():
             self.close()

@@ -72,7 +72,7 @@ class NvmlLibrary:
             self._load()
             self._initialise()
         except TroubleError as trouble:
-            self.rest(trouble)
+            self._rest(trouble)
             raise
         self._is_open = True
         return True
@@ -81,9 +81,13 @@ class NvmlLibrary:
         """Say that a whole reading went through: the next trouble is a new one."""
         self._pause = FIRST_PAUSE
 
-    def rest(self, trouble: TroubleError) -> None:
-        """Close the driver and leave it alone for a while, each time for longer."""
-        self.close()
+    def give_up(self, trouble: TroubleError) -> None:
+        """After trouble in a call, close the driver and leave it alone for a while."""
+        if self._is_open:
+            self.close()
+            self._rest(trouble)
+
+    def _rest(self, trouble: TroubleError) -> None:
         self._trouble = str(trouble)
         self._again_at = self._monotonic() + self._pause
         self._pause = min(LONGEST_PAUSE, self._pause * 2)
@@ -132,9 +136,9 @@ class NvmlLibrary:
             return
         try:
             module = importlib.import_module("pynvml")
-        except ModuleNotFoundError:
-            raise TroubleError("The Python package nvidia-ml-py is missing: pip install nvidia-ml-py") from None
         except Exception as error:  # noqa: BLE001 - whatever an unknown module does when it is imported
+            if isinstance(error, ModuleNotFoundError) and error.name == "pynvml":
+                raise TroubleError("The Python package nvidia-ml-py is missing: pip install nvidia-ml-py") from None
             raise TroubleError(f"The Python module pynvml cannot be imported ({error}): {_REINSTALL}") from None
         missing = [name for name in _NEEDED if not hasattr(module, name)]
         if missing or hasattr(module, "__path__"):  # NVIDIA's own is one file; a package hides it

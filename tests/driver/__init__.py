@@ -10,10 +10,12 @@ Processes declare what they hold and compute with `jupyter_gpu_guard.kernel.simu
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from importlib.metadata import distribution
 from pathlib import Path
@@ -24,7 +26,7 @@ from jupyter_gpu_guard.kernel.simulated_gpu import VARIABLE
 from jupyter_gpu_guard.sources.simulated import DEFAULT_DEVICES, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 HERE = Path(__file__).parent
 LIBRARY = "libnvidia-ml.so.1"
@@ -89,14 +91,14 @@ class StandIn:
 
 
 class GpuProgram:
-    """A real process that holds and computes as it is told: `run` executes a line in it, with `gpu` at hand."""
+    """A real process that holds and computes as it is told: `run` executes Python in it, with `gpu` at hand."""
 
     _LOOP = (
-        "import sys\n"
+        "import json, sys\n"
         "from jupyter_gpu_guard.kernel import simulated_gpu as gpu\n"
         "for line in sys.stdin:\n"
         "    try:\n"
-        "        exec(line, globals())\n"
+        "        exec(json.loads(line), globals())\n"
         "    except BaseException as error:\n"
         "        print(type(error).__name__, error, flush=True)\n"
         "    else:\n"
@@ -113,11 +115,11 @@ class GpuProgram:
         )
         self.pid = self._process.pid
 
-    def run(self, line: str) -> str:
-        """Execute `line`; "done", or the name and text of the exception."""
+    def run(self, code: str) -> str:
+        """Execute `code`; "done", or the name and text of the exception."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(line + "\n")
+        self._process.stdin.write(json.dumps(code) + "\n")
         self._process.stdin.flush()
         return self._process.stdout.readline().rstrip("\n")
 
@@ -130,3 +132,11 @@ class GpuProgram:
         """End it, if it lives, and reap it."""
         self._process.kill()
         self._process.communicate()
+
+
+def until(look: Callable[[], object], seconds: float = 20) -> None:
+    """Look again and again until `look` answers something true; AssertionError after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < deadline, f"{look} did not come true within {seconds} s"
+        time.sleep(0.02)
