@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from .model import (
@@ -44,7 +45,7 @@ Lineage = Mapping[ProcessKey, Kin]
 
 @dataclass(frozen=True)
 class Attribution:
-    """Every owner as a Holder (also those that hold nothing), the strangers by device, and the lineage for next time."""
+    """Every owner as a Holder (also those that hold nothing), the strangers by device, the lineage for next time."""
 
     holders: tuple[Holder, ...] = ()
     strangers: tuple[Strangers, ...] = ()
@@ -61,31 +62,28 @@ def attribute(snapshot: Snapshot, lineage: Lineage) -> Attribution:
     identified = _identify(snapshot)
     blind = _blind(snapshot)
 
-    charged: dict[OwnerKey, list[GpuProcess]] = defaultdict(list)
-    leftovers: dict[OwnerKey, list[GpuProcess]] = defaultdict(list)
+    rows: list[GpuProcess] = []
     strange: dict[str, list[GpuClient]] = defaultdict(list)
     for client, process in identified:
-        if process is None or process.key not in kin:
+        if process is not None and process.key in kin:
+            rows.append(GpuProcess(process.key, client.device, client.memory, client.compute, process.started_at))
+        elif not snapshot.missed("owners"):  # otherwise nobody knows who else is ours
             strange[client.device].append(client)
-            continue
-        who = kin[process.key]
-        row = GpuProcess(process.key, client.device, client.memory, client.compute, process.started_at)
-        owner = owners.get(who.owner.key)
-        where = charged if owner is not None and owner.root == who.root else leftovers
-        where[who.owner.key].append(row)
-    for key, row in _on_lost_devices(snapshot, kin):
-        charged[key].append(row)
+    rows += _on_lost_devices(snapshot, kin, {(row.key, row.device) for row in rows})
 
-    for key in leftovers:  # an owner that is gone, but has left something behind
-        if key not in owners:
-            last = next(who.owner for who in kin.values() if who.owner.key == key)
-            owners[key] = replace(last, root=None, state=OwnerState.DEAD)
+    charged: dict[OwnerKey, list[GpuProcess]] = defaultdict(list)
+    leftovers: dict[OwnerKey, list[GpuProcess]] = defaultdict(list)
+    for row in rows:
+        who = kin[row.key]
+        # An owner that is gone, but has left something behind, is shown as it was last known.
+        owner = owners.setdefault(who.owner.key, who.owner)
+        (charged if owner.root == who.root else leftovers)[owner.key].append(row)
 
     trees: dict[OwnerKey, list[ProcessKey]] = defaultdict(list)
     for process_key, who in kin.items():
-        owner = owners.get(who.owner.key)
-        if owner is not None and owner.root == who.root:
-            trees[owner.key].append(process_key)
+        charging = owners.get(who.owner.key)
+        if charging is not None and charging.root == who.root:
+            trees[charging.key].append(process_key)
 
     holders = tuple(
         Holder(
@@ -113,50 +111,68 @@ def _owners(snapshot: Snapshot, lineage: Lineage) -> dict[OwnerKey, Owner]:
 
 def _kin(processes: Mapping[int, Process], owners: Mapping[OwnerKey, Owner], lineage: Lineage) -> dict[ProcessKey, Kin]:
     """The owner of every living process that has one."""
-    roots = {owner.root: owner for owner in owners.values() if owner.root is not None}
-    found: dict[ProcessKey, Kin | None] = {}
-
-    def settle(process: Process) -> Kin | None:
+    family = _Family(processes, owners, lineage)
+    found: dict[int, Kin | None] = {}  # by pid: within one table it names one process
+    for process in processes.values():
         path: list[Process] = []
         kin: Kin | None = None
         for ancestor in _climb(process, processes):
-            if ancestor.key in found:
-                kin = found[ancestor.key]
+            if ancestor.key.pid in found:
+                kin = found[ancestor.key.pid]
                 break
             path.append(ancestor)
-            kin = _own(ancestor, roots, lineage, processes)
-            if kin is not None:
-                break
-        for below in path:
-            # A process remembered under an earlier root keeps that root, whatever its parents are now.
-            found[below.key] = kin
-        return kin
-
-    for process in processes.values():
-        settle(process)
+        for descendant in reversed(path):
+            kin = found[descendant.key.pid] = family.kin_of(descendant, kin)
     return {
         process.key: replace(kin, devices=_devices_of(lineage, process.key))
         for process in processes.values()
-        if (kin := found[process.key]) is not None and not process.is_over
+        if (kin := found[process.key.pid]) is not None and not process.is_over
     }
 
 
-def _own(
-    process: Process, roots: Mapping[ProcessKey, Owner], lineage: Lineage, processes: Mapping[int, Process]
-) -> Kin | None:
-    """The owner that this very process shows, apart from its ancestors."""
-    if (owner := roots.get(process.key)) is not None:
-        return Kin(owner, process.key)
-    if (remembered := lineage.get(process.key)) is not None:
-        current = next((o for o in roots.values() if o.key == remembered.owner.key), None)
-        return Kin(current or remembered.owner, remembered.root)
-    # A kernel leads a session of its own: whoever is in it came from there, even if the parents between have ended.
-    leader = processes.get(process.session)
-    if leader is not None and leader.key.start_ticks <= process.key.start_ticks:
-        owner = roots.get(leader.key)
-        if owner is not None:
-            return Kin(owner, leader.key)
-    return None
+class _Family:
+    """Who a process belongs to, once that is known of its parent."""
+
+    def __init__(self, processes: Mapping[int, Process], owners: Mapping[OwnerKey, Owner], lineage: Lineage) -> None:
+        self._processes = processes
+        self._owners = owners
+        self._roots = {owner.root: owner for owner in owners.values() if owner.root is not None}
+        self._lineage = lineage
+
+    def kin_of(self, process: Process, parent: Kin | None) -> Kin | None:
+        """The owner of `process`, given that of its `parent`."""
+        shown = self._shown_by(process)
+        if shown is not None and not self._has_moved(shown, parent):
+            return shown
+        if parent is not None:
+            return parent
+        # A kernel leads a session of its own: whoever is in it came from there, even if the parents between have ended.
+        leader = self._processes.get(process.session)
+        if leader is not None and leader.key.start_ticks <= process.key.start_ticks:
+            return self._shown_by(leader)
+        return None
+
+    def _shown_by(self, process: Process) -> Kin | None:
+        """The owner that this very process shows, apart from its ancestors."""
+        if (owner := self._roots.get(process.key)) is not None:
+            return Kin(owner, process.key)
+        if (remembered := self._lineage.get(process.key)) is None:
+            return None
+        owner = self._owners.get(remembered.owner.key)
+        if owner is None:
+            owner = replace(remembered.owner, root=None, state=OwnerState.DEAD)
+        return Kin(owner, remembered.root)
+
+    def _has_moved(self, remembered: Kin, parent: Kin | None) -> bool:
+        """Whether a process remembered under one root has a nearer one by now.
+
+        So it is when a TensorBoard is found in the tree of a kernel: what was only a process of the kernel takes its
+        descendants with it. Any other change of parents, as when an orphan is adopted, changes nothing.
+        """
+        if parent is None or parent.root not in self._roots:
+            return False
+        before = self._lineage.get(parent.root)
+        return before is not None and before.root == remembered.root != parent.root
 
 
 def _climb(process: Process, processes: Mapping[int, Process]) -> Iterator[Process]:
@@ -190,15 +206,18 @@ def _blind(snapshot: Snapshot) -> Unknown | None:
     return None if gap is None else Unknown(Why.NOT_READ, gap.source)
 
 
-def _on_lost_devices(snapshot: Snapshot, kin: Lineage) -> Iterator[tuple[OwnerKey, GpuProcess]]:
+def _on_lost_devices(
+    snapshot: Snapshot, kin: Lineage, listed: AbstractSet[tuple[ProcessKey, str]]
+) -> Iterator[GpuProcess]:
     """Those last seen on a device that is lost: what they hold there is not known, and not nothing."""
     lost = {device.uuid for device in snapshot.devices if device.state is DeviceState.LOST}
     if not lost or snapshot.missed("processes"):
         return
     gone = Unknown(Why.DEVICE_LOST)
-    for key, who in sorted(kin.items()):
-        for device in sorted(who.devices & lost):
-            yield who.owner.key, GpuProcess(key, device, gone, gone, snapshot.processes[key.pid].started_at)
+    for key, who in kin.items():
+        for device in who.devices & lost:
+            if (key, device) not in listed:
+                yield GpuProcess(key, device, gone, gone, snapshot.processes[key.pid].started_at)
 
 
 def _holdings(rows: list[GpuProcess]) -> tuple[Holding, ...]:
