@@ -64,7 +64,7 @@ class Lab:
         self.root = folder / "root"
         self.log = folder / "server.log"
         self._driver = driver
-        self._options = [*options, f"--GpuGuard.sample_interval={interval}"]
+        self._options = ["--GpuGuard.grace_time=3", *options, f"--GpuGuard.sample_interval={interval}"]
         for name in ("root", "home", "config", "runtime", "data", "settings"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         if policy is not None:
