@@ -176,7 +176,7 @@ def _loss_at(stages: tuple[Stage, ...], rule: Rule, case: Case | None, over: flo
 
 
 def _idle_for(holder: Holder, rule: Rule, window: Window | None) -> float | None:
-    """Seconds idle under the thresholds of `rule`. While a cell runs, only compute counts: it is in use by nature."""
+    """Seconds idle under the thresholds of `rule`. While a cell runs, the processes that it starts are no use of it."""
     if window is None or not is_known(holder.compute) or not is_known(holder.memory):
         return None
-    return window.idle_for(rule.idle.compute_below, also_unused=holder.owner.state is not OwnerState.EXECUTING)
+    return window.idle_for(rule.idle.compute_below, also_new=holder.owner.state is not OwnerState.EXECUTING)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
-from .model import Holder, OwnerKey, ProcessKey, Reading, Unknown, Why, is_known
+from .model import Holder, OwnerKey, ProcessKey, Reading, is_known
 
 MINUTE = 60.0
 
@@ -38,7 +38,10 @@ class Span:
 
 @dataclass(frozen=True)
 class Window:
-    """What was seen of one Holder without a gap, from `began` to `at` (monotonic seconds)."""
+    """What was seen of one Holder without a gap, from `began` to `at` (monotonic seconds).
+
+    `used_at`: the end of the last cell. `grown_at`: when a new process was last seen in the tree.
+    """
 
     root: ProcessKey | None
     began: float
@@ -46,29 +49,31 @@ class Window:
     compute: float
     tree: frozenset[ProcessKey] = frozenset()
     used_at: float | None = None
+    grown_at: float | None = None
     peaks: tuple[Peak, ...] = ()
     recent: tuple[Span, ...] = ()
 
-    def idle_for(self, compute_below: float, *, also_unused: bool = True) -> float:
-        """Seconds seen without compute of `compute_below` percent or more, up to the last reading.
+    def idle_for(self, compute_below: float, *, also_new: bool = True) -> float:
+        """Seconds seen without compute of `compute_below` percent or more and without use, up to the last reading.
 
-        With `also_unused`, not longer than since the last use: the end of a cell, or a new process in the tree.
+        With `also_new`, a new process in the tree is a use too, and not only the end of a cell.
         """
         since = self.began
         for peak in self.peaks:  # percent falls and time rises along the staircase
             if peak.percent < compute_below:
                 break
             since = max(since, peak.until)
-        if also_unused and self.used_at is not None:
-            since = max(since, self.used_at)
+        for use in (self.used_at, self.grown_at if also_new else None):
+            if use is not None:
+                since = max(since, use)
         return max(0.0, self.at - since) if compute_below > 0 else 0.0
 
     def minute_mean(self) -> Reading:
         """Mean compute over the last minute seen, in percent."""
-        seen = sum(span.end - span.start for span in self.recent)
-        if not seen:
+        lengths = [span.end - max(span.start, self.at - MINUTE) for span in self.recent]
+        if not self.recent:
             return self.compute
-        return sum(span.percent * (span.end - span.start) for span in self.recent) / seen
+        return sum(span.percent * length for span, length in zip(self.recent, lengths, strict=True)) / sum(lengths)
 
 
 Windows = Mapping[OwnerKey, Window]
@@ -102,8 +107,6 @@ def _extend(window: Window, holder: Holder, compute: float, now: float) -> Windo
         peaks = (*(peak for peak in peaks if peak.percent > both_ends), Peak(both_ends, now))
     tree = frozenset(holder.tree)
     uses = [at for at in (window.used_at, holder.owner.used_at) if at is not None]
-    if tree - window.tree:
-        uses.append(now)
     recent = (*(span for span in window.recent if span.end > now - MINUTE), Span(window.at, now, compute))
     return Window(
         root=window.root,
@@ -112,13 +115,15 @@ def _extend(window: Window, holder: Holder, compute: float, now: float) -> Windo
         compute=compute,
         tree=tree,
         used_at=max(uses) if uses else None,
+        grown_at=now if tree - window.tree else window.grown_at,
         peaks=peaks,
         recent=recent,
     )
 
 
 def minute_compute(window: Window | None, holder: Holder) -> Reading:
-    """The compute to show: the mean of the last minute seen, or why there is none."""
-    if not is_known(holder.compute):
-        return holder.compute
-    return window.minute_mean() if window is not None else Unknown(Why.FIRST_READING)
+    """The compute to show: the mean of the last minute seen, or why there is none.
+
+    Without a Window, because its memory is not known, it is the last reading.
+    """
+    return window.minute_mean() if window is not None and is_known(holder.compute) else holder.compute
