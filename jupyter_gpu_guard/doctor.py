@@ -306,10 +306,10 @@ def policies() -> Iterator[Finding]:
         policy = load(paths)
     except PolicyError as error:
         for problem in error.problems:
-            yield Finding(name, Level.PROBLEM, f"{problem.place}: {problem.what}.", f"{problem.right}.")
+            yield Finding(name, Level.PROBLEM, f"{problem.place}: {problem.what}.", problem.right)
         return
     rules = len(policy.rules)
-    yield Finding(name, Level.OK, f"{policy.source}: fine, mode {policy.mode.value}, {rules} rules, {policy.digest}.")
+    yield Finding(name, Level.OK, f"{policy.source}: fine, mode {policy.mode.value}, rules: {rules}, {policy.digest}.")
 
 
 def servers() -> Iterator[Finding]:

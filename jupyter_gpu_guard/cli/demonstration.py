@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import shutil
 import sys
@@ -70,10 +69,10 @@ def command(folder: Path, policies: list[Path], *, port: int, browser: bool, sim
         "ServerApp.port": str(port),
         "LabApp.default_url": f"/lab/tree/{NOTEBOOKS[0]}",
         "GpuGuard.devices": "simulated" if simulated else "nvml",
-        "GpuGuard.policy_paths": json.dumps([str(path) for path in policies]),
         "GpuGuard.sample_interval": "1",
     }
     if simulated:
         options["GpuGuard.simulated_directory"] = str(root / ".simulated-gpus")
     arguments = [sys.executable, "-m", "jupyterlab", *(f"--{name}={value}" for name, value in options.items())]
+    arguments += [f"--GpuGuard.policy_paths={path}" for path in policies]
     return arguments if browser else [*arguments, "--no-browser"]

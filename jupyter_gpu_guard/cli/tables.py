@@ -59,9 +59,7 @@ def report_view(url: str, report: Row) -> RenderableType:
         parts += [Text(""), Text("No notebook, terminal or TensorBoard of this server holds a GPU.")]
     if report["outcomes"]:
         parts += [Text(""), Text("Done lately", "bold underline")]
-        parts += [
-            Text(f"{_clock(done['at'])}  {plain(done['name'])}: {plain(done['detail'])}") for done in report["outcomes"]
-        ]
+        parts += [_outcome(done) for done in report["outcomes"]]
     return Group(*parts, Text(""))
 
 
@@ -72,6 +70,11 @@ def _headline(url: str, report: Row) -> Text:
     facts.append(f"seen at {_clock(taken_at)}" if taken_at else "nothing seen yet")
     facts.append(f"policy {plain(report['policy']['source'])}")
     return Text(plain(url), "bold cyan").append(f"  {', '.join(facts)}", "not bold default")
+
+
+def _outcome(done: Row) -> Text:
+    name, result = done["notebook"] or done["name"], "" if done["result"] == "done" else f" {done['result']}"
+    return Text(plain(f"{_clock(done['at'])}  {name}: {done['action']}{result}, {done['detail']}"))
 
 
 def _devices(report: Row) -> Table:
@@ -109,17 +112,15 @@ def _holders(report: Row) -> Table:
 def _prospect(holder: Row, report: Row) -> str:
     """What will happen to a holder, and when at the earliest."""
     verdict, lease = holder["verdict"], holder["lease"]
+    rehearsed = " (rehearsed)" if report["mode"] == "observe" else ""
     if lease:
         return f"kept until {_time(lease['until']).astimezone():%Y-%m-%d %H:%M}"
-    due = verdict["action"] if verdict["action"] != "keep" else verdict["next_action"]
-    deadline, taken_at = verdict["deadline"], report["taken_at"]
-    if due in {None, "keep"} or (due == "warn" and deadline is None):
+    if verdict["action"] != "keep":
+        return f"{plain(verdict['action'])} now{rehearsed}"
+    if verdict["next_action"] is None or verdict["deadline"] is None:
         return ""
-    does = f"{plain(due)} (rehearsed)" if report["mode"] == "observe" else plain(due)
-    if deadline is None or taken_at is None:
-        return does
-    wait = (_time(deadline) - _time(taken_at)).total_seconds()
-    return f"{does} in {span(wait)}" if wait > 0 else f"{does} now"
+    wait = (_time(verdict["deadline"]) - _time(report["taken_at"])).total_seconds()
+    return f"{plain(verdict['next_action'])} in {span(max(0, wait))}{rehearsed}"
 
 
 def _time(text: str) -> datetime:
