@@ -314,7 +314,7 @@ def policies() -> Iterator[Finding]:
 
 def servers() -> Iterator[Finding]:
     """Whether the guards of the running servers answer."""
-    from .cli.running import NoAnswerError, NotFoundError, ask, running_servers  # noqa: PLC0415 - only needed here
+    from .running import NoAnswerError, NotFoundError, ask, running_servers  # noqa: PLC0415 - only needed here
 
     name = "running servers"
     running = running_servers()

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -18,11 +19,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from jupyter_gpu_guard.cli import demonstration, main, running
+from jupyter_gpu_guard import running
+from jupyter_gpu_guard.cli import demonstration, main
 from jupyter_gpu_guard.cli.demonstration import command, copy_notebooks
-from jupyter_gpu_guard.cli.running import NoAnswerError, Server, choose
 from jupyter_gpu_guard.core.policy import Mode
 from jupyter_gpu_guard.policyfile import load
+from jupyter_gpu_guard.running import NoAnswerError, Server, choose
 from jupyter_gpu_guard.server import wire
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=timezone.utc)
@@ -705,6 +707,38 @@ def run_cells(name: str, simulated: Path | None) -> subprocess.CompletedProcess[
         text=True,
         check=True,
     )
+
+
+@pytest.mark.slow
+def test_the_demo_is_a_real_server_under_the_demo_policy(tmp_path: Path) -> None:
+    """JupyterLab comes up with the guard, takes the policy files, and `status` finds it."""
+    environment = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    for name in ("CONFIG", "DATA", "RUNTIME"):
+        (tmp_path / name.lower()).mkdir()
+        environment[f"JUPYTER_{name}_DIR"] = str(tmp_path / name.lower())
+    enabled = {"ServerApp": {"jpserver_extensions": {"jupyter_gpu_guard": True}}}
+    (tmp_path / "config" / "jupyter_server_config.json").write_text(json.dumps(enabled))
+    guard = [sys.executable, "-m", "jupyter_gpu_guard"]
+    demo = [*guard, "demo", "--no-browser", "--port", "0", "--dir", str(tmp_path / "demo"), "--", "--allow-root"]
+    with (tmp_path / "log").open("wb") as log:
+        server = subprocess.Popen(demo, env=environment, stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + 90
+        report: dict[str, Any] = {}
+        while not report.get("taken_at"):
+            assert server.poll() is None, (tmp_path / "log").read_text()
+            assert time.monotonic() < deadline, (tmp_path / "log").read_text()
+            time.sleep(0.3)
+            done = subprocess.run([*guard, "status", "--json"], env=environment, capture_output=True, check=False)
+            report = next((found["report"] or {} for found in json.loads(done.stdout)["servers"]), {})
+        assert report["policy"]["fault"] is None
+        assert report["policy"]["source"].endswith(".yaml")
+        assert report["interval_seconds"] == 1
+        assert report["mode"] == ("enforce" if report["simulated"] else "observe")
+        assert {path.name for path in (tmp_path / "demo").glob("*.ipynb")} == set(demonstration.NOTEBOOKS)
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
 
 
 # ---- the whole ----

@@ -16,7 +16,7 @@ from jupyter_gpu_guard import __version__
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .running import Server
+    from jupyter_gpu_guard.running import Server
 
 _FILE = click.Path(path_type=Path)
 _server_option = click.option("--server", metavar="URL|PORT", help="Ask only this server, by its port or URL.")
@@ -39,7 +39,8 @@ def main() -> None:
 @_json_option
 def status(server: str | None, *, as_json: bool) -> None:
     """Show what the guard of each running server reports."""
-    from .running import NoAnswerError, NotFoundError, ask  # noqa: PLC0415
+    from jupyter_gpu_guard.running import NoAnswerError, NotFoundError, ask  # noqa: PLC0415
+
     from .tables import console, report_view  # noqa: PLC0415
 
     answers: list[dict[str, Any]] = []
@@ -68,8 +69,9 @@ def status(server: str | None, *, as_json: bool) -> None:
 @_json_option
 def explain(wanted: str, server: str | None, *, as_json: bool) -> None:
     """Say why one notebook or owner (kernel:<id>, terminal:<name>, tensorboard:<id>) is kept or not."""
+    from jupyter_gpu_guard.running import NoAnswerError, NotFoundError  # noqa: PLC0415
+
     from .explaining import explanations  # noqa: PLC0415
-    from .running import NoAnswerError, NotFoundError  # noqa: PLC0415
     from .tables import plain  # noqa: PLC0415
 
     try:
@@ -164,7 +166,7 @@ def demo(port: int, folder: Path, extra: Sequence[str], *, no_browser: bool) -> 
 
 def _servers(wanted: str | None, *, as_json: bool) -> list[Server]:
     """The servers to ask; none: one sentence, and the end."""
-    from .running import NoAnswerError, choose, running_servers  # noqa: PLC0415
+    from jupyter_gpu_guard.running import NoAnswerError, choose, running_servers  # noqa: PLC0415
 
     try:
         servers = choose(running_servers(), wanted)

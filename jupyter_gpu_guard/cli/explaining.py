@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_gpu_guard.core.model import OwnerKey
-
-from .running import NoAnswerError, NotFoundError, Server, ask
+from jupyter_gpu_guard.running import NoAnswerError, NotFoundError, Server, ask
 
 
 def explanations(wanted: str, servers: Sequence[Server]) -> list[dict[str, Any]]:
