@@ -1,3 +1,5 @@
+process.env.DEBUG_PRINT_LIMIT = '0'; // a failed query says what it sought, not the whole page
+
 // JupyterLab's packages are ES modules: they are compiled for the tests too.
 const esModules = [
   '@jupyterlab',
@@ -10,10 +12,10 @@ const esModules = [
   'yjs',
   'nanoid'
 ];
-const compile = ['ts-jest', { tsconfig: 'tsconfig.test.json', diagnostics: false, isolatedModules: true }];
+const compile = ['ts-jest', { tsconfig: 'tsconfig.test.json', diagnostics: false }];
 
 module.exports = {
-  testEnvironment: 'jsdom',
+  testEnvironment: '<rootDir>/jest.environment.js',
   testMatch: ['<rootDir>/src/__tests__/**/*.spec.ts?(x)'],
   transform: { '\\.[jt]sx?$': compile },
   transformIgnorePatterns: [`/node_modules/(?!(${esModules.join('|')})/)`],

@@ -13,6 +13,8 @@ import type { IGpuGuard } from './tokens';
 import { reasonText } from './words';
 import type { WireOutcome, WireReport } from './wire';
 
+/** JupyterLab cuts what is longer. */
+const LONGEST_MESSAGE = 140;
 /** More at once than this come as one notification. */
 const SINGLE_TOASTS = 3;
 
@@ -23,7 +25,10 @@ const SINGLE_TOASTS = 3;
 export class Aftermath implements DocumentRegistry.IWidgetExtension<DocumentWidget, DocumentRegistry.IModel> {
   constructor(
     private readonly guard: IGpuGuard,
+    /** What a person has put away. */
     private readonly seen: Seen,
+    /** What this browser has been told by a notification. */
+    private readonly told: Seen,
     private readonly notifier: INotifier,
     private readonly language: ILanguage,
     private readonly show: () => void
@@ -84,24 +89,24 @@ export class Aftermath implements DocumentRegistry.IWidgetExtension<DocumentWidg
     const { trans } = this.language;
     const fresh = report.outcomes.filter(
       // Who pressed the button knows; the banner tells the others.
-      outcome => isEnd(outcome) && outcome.by === null && !this.announced.has(outcome.id) && !this.seen.has(outcome.id)
+      outcome => isEnd(outcome) && outcome.by === null && !this.told.has(outcome.id) && !this.seen.has(outcome.id)
     );
-    fresh.forEach(outcome => this.announced.add(outcome.id));
+    if (fresh.length === 0) {
+      return;
+    }
+    this.told.add(...fresh.map(outcome => outcome.id));
     const options = { autoClose: false as const, actions: [{ label: trans.__('Show'), callback: this.show }] };
     if (fresh.length > SINGLE_TOASTS) {
-      this.notifier.warning(
-        trans._n('%1 kernel was shut down.', '%1 kernels were shut down.', fresh.length, fresh.length),
-        options
-      );
+      this.notifier.warning(trans._n('%1 kernel was shut down.', '%1 kernels were shut down.', fresh.length), options);
     } else {
       for (const outcome of fresh) {
-        this.notifier.warning(shorten(endText(outcome, this.guard.now(), this.language), 140), options);
+        const text = `${endText(outcome, this.guard.now(), this.language)} ${freedText(outcome, this.language)}`;
+        this.notifier.warning(shorten(text, LONGEST_MESSAGE), options);
       }
     }
   }
 
   private readonly places = new Set<IPlace>();
-  private readonly announced = new Set<string>();
 }
 
 interface IPlace {

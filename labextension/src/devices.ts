@@ -41,7 +41,7 @@ export function devicesOf(report: WireReport, trans: TranslationBundle): IDevice
 function card(device: WireDevice, report: WireReport, trans: TranslationBundle): IDeviceCard {
   return {
     uuid: device.uuid,
-    label: deviceLabel(device, device.uuid),
+    label: deviceLabel(device),
     name: device.name,
     mig: device.mig,
     memory: memoryOf(device, trans),
@@ -116,7 +116,6 @@ function strangersOf(device: WireDevice, report: WireReport, trans: TranslationB
   return trans._n(
     '%1 other process, not of this server: %2',
     '%1 other processes, not of this server: %2',
-    line.processes,
     line.processes,
     memory
   );

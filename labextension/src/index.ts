@@ -46,7 +46,9 @@ const plugin: JupyterFrontEndPlugin<IGpuGuard> = {
     addCommands(app, model, panel, palette, language);
 
     new NoticeBoard(model, Notification, actions, language, show);
-    const aftermath = new Aftermath(model, new Seen(window.localStorage), Notification, language, show);
+    const seen = new Seen(window.localStorage, 'jupyter-gpu-guard:seen');
+    const told = new Seen(window.localStorage, 'jupyter-gpu-guard:told');
+    const aftermath = new Aftermath(model, seen, told, Notification, language, show);
     app.docRegistry.addWidgetExtension('Notebook', aftermath);
 
     const status = new GuardStatus(model, language, show);

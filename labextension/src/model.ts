@@ -3,7 +3,7 @@ import { Poll } from '@lumino/polling';
 import { type ISignal, Signal } from '@lumino/signaling';
 import { Fault, type IApi } from './api';
 import type { IGpuGuard } from './tokens';
-import { SCHEMA_VERSION, type WireExplanation, type WireReport } from './wire';
+import { SCHEMA_VERSION, type WireExplanation, type WireHealth, type WireReport } from './wire';
 
 /** Our events only say "look again": the report is the one truth. */
 const OUR_EVENTS = 'https://events.jupyter-gpu-guard.org/';
@@ -113,6 +113,10 @@ export class GuardModel implements IGpuGuard {
 
   explain(owner: string): Promise<WireExplanation> {
     return this.api.explain(owner);
+  }
+
+  health(): Promise<WireHealth> {
+    return this.api.health();
   }
 
   dispose(): void {

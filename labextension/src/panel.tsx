@@ -6,6 +6,7 @@ import { Absence, headline } from './components/Absence';
 import { Body } from './components/Body';
 import { Card } from './components/Card';
 import type { IRowDoors } from './components/HolderRow';
+import { FirstReading } from './components/FirstReading';
 import { duration } from './format';
 import { guardIcon } from './icons';
 import type { ILanguage } from './language';
@@ -101,9 +102,7 @@ export class GuardPanel extends ReactWidget {
         )}
         <div className="jp-GpuGuard-Report" data-stale={fault !== null}>
           {report?.taken_at === null ? (
-            <Card tone="plain">
-              {trans.__('No reading yet. The first one takes about %1.', duration(report.interval_seconds, trans))}
-            </Card>
+            <FirstReading intervalSeconds={report.interval_seconds} onAsk={this.askProblems} trans={trans} />
           ) : (
             <Body view={view} revealed={this.revealed} doors={this.doors} trans={trans} />
           )}
@@ -113,6 +112,7 @@ export class GuardPanel extends ReactWidget {
     );
   }
 
+  private readonly askProblems = async (): Promise<string[]> => (await this.model.health()).problems;
   private readonly doors: IRowDoors;
   private revealed: { owner: string; turn: number } | null = null;
 }

@@ -14,11 +14,11 @@ export interface IKeepChoice {
   readonly label: string;
 }
 
-/** What one owner has on one device. */
+/** What one owner has on one device: `GPU 0: 4.0 GiB, 35 %`. */
 export interface IPlace {
   readonly device: string;
-  readonly memory: IReading;
-  readonly compute: IReading;
+  readonly text: string;
+  readonly title?: string;
 }
 
 /** The argument behind a row, in sentences. */
@@ -93,9 +93,14 @@ export function keepChoices(longestSeconds: number, trans: TranslationBundle): I
   return spans.map(seconds => ({ seconds, label: duration(seconds, trans) }));
 }
 
-/** `GPU 0`: short, and as other tools number it. */
-export function deviceLabel(device: WireDevice | undefined, uuid: string): string {
-  return device ? `GPU ${device.index}` : uuid;
+/** `GPU 0`: short, and as other tools number it. A device that is not in the report goes by its UUID. */
+export function deviceLabel(device: Pick<WireDevice, 'index'>): string {
+  return `GPU ${device.index}`;
+}
+
+function labelOf(uuid: string, report: WireReport): string {
+  const device = report.devices.find(candidate => candidate.uuid === uuid);
+  return device ? deviceLabel(device) : uuid;
 }
 
 function compare(a: number, b: number): number {
@@ -124,14 +129,17 @@ function row(holder: WireHolder, report: WireReport, now: number, language: ILan
 }
 
 function placesOf(holder: WireHolder, report: WireReport, trans: TranslationBundle): IPlace[] {
-  return holder.holdings.map(holding => ({
-    device: deviceLabel(
-      report.devices.find(device => device.uuid === holding.device),
-      holding.device
-    ),
-    memory: reading(holding.memory_bytes, holding.memory_bytes_unknown, bytes, trans),
-    compute: reading(holding.compute_percent, holding.compute_percent_unknown, percent, trans)
-  }));
+  return holder.holdings.map(holding => {
+    const device = labelOf(holding.device, report);
+    const memory = reading(holding.memory_bytes, holding.memory_bytes_unknown, bytes, trans);
+    const compute = reading(holding.compute_percent, holding.compute_percent_unknown, percent, trans);
+    const alone = holder.holdings.length === 1; // then the row itself has the numbers
+    return {
+      device,
+      text: alone ? device : trans.__('%1: %2, %3', device, memory.text, compute.text),
+      title: memory.title ?? compute.title
+    };
+  });
 }
 
 function toneOf(holder: WireHolder, report: WireReport): Tone {
@@ -157,9 +165,18 @@ function hasReason(holder: WireHolder, code: (typeof REASON_CODES)[number]): boo
 
 /** `idle 1 h 20 min, shut down in 14 min by rule default`. */
 function stateText(holder: WireHolder, report: WireReport, now: number, language: ILanguage): string {
-  const is = doing(holder, language.trans);
+  const is = [doing(holder, language.trans), ...leftBehind(holder, language.trans)].join(language.trans.__(', '));
   const next = coming(holder, report, now, language);
-  return next === null ? is : language.trans.__('%1, %2', is, next);
+  return next === null ? is : is + language.trans.__(', ') + next;
+}
+
+function leftBehind(holder: WireHolder, trans: TranslationBundle): string[] {
+  if (holder.leftovers.length === 0) {
+    return [];
+  }
+  const amounts = holder.leftovers.map(process => process.memory_bytes);
+  const sum = amounts.includes(null) ? null : amounts.reduce<number>((total, amount) => total + (amount ?? 0), 0);
+  return [trans.__('%1 left behind by an earlier kernel', reading(sum, null, bytes, trans).text)];
 }
 
 function doing(holder: WireHolder, trans: TranslationBundle): string {
@@ -219,33 +236,47 @@ function coming(holder: WireHolder, report: WireReport, now: number, language: I
 
 function whyOf(holder: WireHolder, report: WireReport, now: number, language: ILanguage): IWhy {
   const { trans } = language;
-  const unknowns: string[] = [];
-  if (holder.memory_bytes === null) {
-    unknowns.push(trans.__('GPU memory: %1', notKnown(holder.memory_bytes_unknown, trans)));
-  }
-  if (holder.compute_percent === null) {
-    unknowns.push(trans.__('Compute: %1', notKnown(holder.compute_percent_unknown, trans)));
-  }
+  const { reasons, rule } = holder.verdict;
   const processText = (process: WireProcess): string =>
     trans.__(
       'Process %1 on %2: %3, since %4',
       process.pid,
-      deviceLabel(
-        report.devices.find(device => device.uuid === process.device),
-        process.device
-      ),
+      labelOf(process.device, report),
       reading(process.memory_bytes, process.memory_bytes_unknown, bytes, trans).text,
       moment(process.started_at, now, language)
     );
-  const reasons = holder.verdict.reasons.map(reason => reasonText(reason, now, language));
-  if (holder.lease?.reason) {
-    reasons.push(trans.__('Kept because: %1', holder.lease.reason));
+  const sentences = reasons.map(reason => reasonText(reason, now, language));
+  if (holder.lease?.reason && !hasReason(holder, 'leased')) {
+    sentences.push(trans.__('Kept because: %1', holder.lease.reason));
   }
   return {
-    reasons,
-    protections: holder.protections.map(code => protectionText(code, trans)),
-    unknowns,
+    reasons: [...sentences, trans.__('Rule: %1.', rule)],
+    protections: holder.protections
+      .filter(code => !reasons.some(reason => reason.code === SAID_BY[code]))
+      .map(code => protectionText(code, trans)),
+    unknowns: unknownsOf(holder, trans),
     processes: holder.holdings.flatMap(holding => holding.processes.map(processText)),
     leftovers: holder.leftovers.map(processText)
   };
+}
+
+/** A protection is not told again where a reason already says so. */
+const SAID_BY: Partial<Record<string, string>> = {
+  leased: 'leased',
+  unknown: 'unknown-reading',
+  exempt: 'rule-keeps'
+};
+
+/** What is not known, where no reason says so already. */
+function unknownsOf(holder: WireHolder, trans: TranslationBundle): string[] {
+  const told = (what: string): boolean =>
+    holder.verdict.reasons.some(reason => reason.code === 'unknown-reading' && reason.facts.what === what);
+  const unknowns: string[] = [];
+  if (holder.memory_bytes === null && !told('memory')) {
+    unknowns.push(trans.__('GPU memory: %1', notKnown(holder.memory_bytes_unknown, trans)));
+  }
+  if (holder.compute_percent === null && !told('compute')) {
+    unknowns.push(trans.__('Compute: %1', notKnown(holder.compute_percent_unknown, trans)));
+  }
+  return unknowns;
 }

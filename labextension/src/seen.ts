@@ -1,10 +1,10 @@
 const LONGEST = 200;
 
-/** Which outcomes a person has put away, across reloads of the page. Forgetting only shows one again. */
+/** A few ids that this browser remembers across reloads of the page. Forgetting only shows one again. */
 export class Seen {
   constructor(
     private readonly storage: Pick<Storage, 'getItem' | 'setItem'>,
-    private readonly key = 'jupyter-gpu-guard:seen'
+    private readonly key: string
   ) {}
 
   has(id: string): boolean {

@@ -24,6 +24,8 @@ export interface IPanelView {
   readonly simulated: boolean;
   readonly observing: boolean;
   readonly policyFault: string | null;
+  /** Set when the guard itself has stopped looking. */
+  readonly late: string | null;
   readonly gaps: readonly IRemark[];
   readonly rows: readonly IRow[];
   readonly quiet: { readonly text: string; readonly names: readonly string[] } | null;
@@ -34,6 +36,7 @@ export interface IPanelView {
 }
 
 const PAST_SHOWN = 8;
+const LATE_SECONDS = 30;
 
 /** `report` as it is shown at `now` (milliseconds on the server's clock). */
 export function viewOf(report: WireReport, now: number, language: ILanguage): IPanelView {
@@ -42,6 +45,7 @@ export function viewOf(report: WireReport, now: number, language: ILanguage): IP
     simulated: report.simulated,
     observing: report.mode === 'observe',
     policyFault: report.policy.fault,
+    late: lateOf(report, now, language),
     gaps: report.gaps.map(gap => ({
       key: `${gap.source} ${gap.since}`,
       text: trans.__('%1 (since %2)', gap.why, moment(gap.since, now, language))
@@ -70,7 +74,7 @@ export function summaryOf(report: WireReport, now: number, language: ILanguage):
   const size = unknown > 0 && sum === 0 ? NOT_KNOWN : bytes(sum);
   const lines = [trans.__('GPU memory held by my notebooks: %1', size)];
   if (unknown > 0) {
-    lines.push(trans._n('%1 more is not known', '%1 more are not known', unknown, unknown));
+    lines.push(trans._n('%1 more is not known', '%1 more are not known', unknown));
   }
   const nearest = threats(report)[0] as ReturnType<typeof threats>[number] | undefined;
   if (nearest === undefined) {
@@ -79,6 +83,13 @@ export function summaryOf(report: WireReport, now: number, language: ILanguage):
   const left = duration(secondsUntil(nearest.deadline, now), trans);
   lines.push(trans.__('%1 will be shut down in %2', titleOf(nearest), left));
   return { text: trans.__('GPU %1 · %2 left', size, left), title: lines.join('\n') };
+}
+
+function lateOf(report: WireReport, now: number, { trans }: ILanguage): string | null {
+  const age = report.taken_at === null ? 0 : -secondsUntil(report.taken_at, now);
+  return age > Math.max(LATE_SECONDS, 4 * report.interval_seconds)
+    ? trans.__('The newest reading is %1 old.', duration(age, trans))
+    : null;
 }
 
 function quietOf(report: WireReport, { trans }: ILanguage): IPanelView['quiet'] {
@@ -90,8 +101,8 @@ function quietOf(report: WireReport, { trans }: ILanguage): IPanelView['quiet'] 
   const count = quiet.length;
   return {
     text: unknown
-      ? trans._n('%1 kernel, GPU memory not known', '%1 kernels, GPU memory not known', count, count)
-      : trans._n('%1 kernel without GPU memory', '%1 kernels without GPU memory', count, count),
+      ? trans._n('%1 kernel, GPU memory not known', '%1 kernels, GPU memory not known', count)
+      : trans._n('%1 kernel without GPU memory', '%1 kernels without GPU memory', count),
     names: quiet.map(titleOf).sort((a, b) => a.localeCompare(b))
   };
 }

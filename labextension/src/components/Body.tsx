@@ -23,6 +23,7 @@ export function Body({ view, revealed, doors, trans }: IProps): React.JSX.Elemen
           <pre>{view.policyFault}</pre>
         </Card>
       )}
+      {view.late !== null && <Card tone="warning">{view.late}</Card>}
       {blind && <Gaps gaps={view.gaps} />}
       <section aria-label={trans.__('Notebooks that hold GPU memory')}>
         {view.rows.length > 0 ? (

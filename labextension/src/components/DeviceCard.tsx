@@ -2,6 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { type ReadonlyJSONValue, JSONExt } from '@lumino/coreutils';
 import React from 'react';
 import type { IDeviceCard } from '../devices';
+import { Reading } from './Reading';
 
 interface IProps {
   readonly device: IDeviceCard;
@@ -14,15 +15,14 @@ export const DeviceCard = React.memo(
     const name = `${device.label} ${device.name}`;
     return (
       <li className="jp-GpuGuard-Device" data-testid="gpu-guard-device" data-device={device.uuid} aria-label={name}>
-        <div className="jp-GpuGuard-RowHead">
-          <div className="jp-GpuGuard-Name" title={device.uuid}>
-            <span className="jp-GpuGuard-DeviceLabel">{device.label}</span>
-            {device.mig && <span className="jp-GpuGuard-Badge">MIG</span>}
-            <span className="jp-GpuGuard-Folder">{device.name}</span>
-          </div>
-          <span className="jp-GpuGuard-Reading" title={device.memory.title ?? trans.__('GPU memory')}>
-            {device.memory.text}
+        <div className="jp-GpuGuard-Split">
+          <span className="jp-GpuGuard-Name" title={device.uuid}>
+            {device.label} {device.mig && <span className="jp-GpuGuard-Badge">MIG</span>}
           </span>
+          <Reading reading={device.memory} name={trans.__('GPU memory')} />
+        </div>
+        <div className="jp-GpuGuard-Folder" title={device.name}>
+          {device.name}
         </div>
         {device.trouble !== null && <p className="jp-GpuGuard-Trouble">{device.trouble}</p>}
         {device.parts.length > 0 && (
@@ -48,7 +48,7 @@ export const DeviceCard = React.memo(
             </ul>
           </>
         )}
-        <dl className="jp-GpuGuard-Figures">
+        <dl className="jp-GpuGuard-Facts">
           {device.figures.map(figure => (
             <div key={figure.name} title={figure.reading.title}>
               <dt>{figure.name}</dt>

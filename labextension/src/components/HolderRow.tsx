@@ -55,20 +55,16 @@ export const HolderRow = React.memo(function HolderRow({ row, revealed, doors, t
       data-tone={row.tone}
       aria-label={row.path ?? row.title}
     >
-      <div className="jp-GpuGuard-RowHead">
-        <RowTitle row={row} onOpen={doors.open} trans={trans} />
+      <div className="jp-GpuGuard-Figures">
         <Reading reading={row.memory} name={trans.__('GPU memory')} className="jp-GpuGuard-Memory" />
         <Reading reading={row.compute} name={trans.__('Compute, mean of the last minute')} />
       </div>
-      {row.places.length > 0 && (
-        <div className="jp-GpuGuard-Places">
-          {row.places.map(place => (
-            <span key={place.device} title={place.memory.title ?? place.compute.title}>
-              {place.device}: {place.memory.text}, {place.compute.text}
-            </span>
-          ))}
+      <RowTitle row={row} onOpen={doors.open} trans={trans} />
+      {row.places.map(place => (
+        <div key={place.device} className="jp-GpuGuard-Place" title={place.title}>
+          {place.text}
         </div>
-      )}
+      ))}
       <div className="jp-GpuGuard-State">{row.state}</div>
       <div className="jp-GpuGuard-Actions">
         <KeepButton
@@ -126,13 +122,15 @@ function RowTitle(props: { row: IRow; onOpen: (path: string) => void; trans: Tra
   const { row, onOpen, trans } = props;
   const { path } = row;
   return (
-    <div className="jp-GpuGuard-Name">
+    <>
       {path === null ? (
-        <span title={row.kernelspec ?? undefined}>{row.title}</span>
+        <span className="jp-GpuGuard-Name" title={row.kernelspec ?? undefined}>
+          {row.title}
+        </span>
       ) : (
         <button
           type="button"
-          className="jp-GpuGuard-Link"
+          className="jp-GpuGuard-Name jp-GpuGuard-Link"
           title={trans.__('Open %1', path)}
           onClick={() => {
             onOpen(path);
@@ -141,8 +139,8 @@ function RowTitle(props: { row: IRow; onOpen: (path: string) => void; trans: Tra
           {row.title}
         </button>
       )}
-      {row.folder !== null && <span className="jp-GpuGuard-Folder">{row.folder}</span>}
-    </div>
+      {row.folder !== null && <div className="jp-GpuGuard-Folder">{row.folder}</div>}
+    </>
   );
 }
 

@@ -1,0 +1,108 @@
+import { readdirSync, readFileSync } from 'fs';
+import { join } from 'path';
+import { type ITranslator, nullTranslator, type TranslationBundle } from '@jupyterlab/translation';
+import ts from 'typescript';
+import { bundle, speak } from '../language';
+
+const SOURCE = join(__dirname, '..');
+const CATALOGUE = join(SOURCE, '../../jupyter_gpu_guard/locale/zh_CN/LC_MESSAGES/jupyter_gpu_guard.json');
+
+type Catalogue = Record<string, string[] | Record<string, string>>;
+const catalogue = JSON.parse(readFileSync(CATALOGUE, 'utf8')) as Catalogue;
+const entries = Object.entries(catalogue).filter((entry): entry is [string, string[]] => entry[0] !== '');
+
+function files(folder: string): string[] {
+  return readdirSync(folder, { withFileTypes: true }).flatMap(entry => {
+    if (entry.isDirectory()) {
+      return entry.name === '__tests__' ? [] : files(join(folder, entry.name));
+    }
+    return /\.tsx?$/.test(entry.name) ? [join(folder, entry.name)] : [];
+  });
+}
+
+/** The first argument of every call of `__` and `_n`; `null` where it is not written out. */
+function messages(): (string | null)[] {
+  const found: (string | null)[] = [];
+  for (const file of files(SOURCE)) {
+    const source = ts.createSourceFile(file, readFileSync(file, 'utf8'), ts.ScriptTarget.ES2020, true);
+    const visit = (node: ts.Node): void => {
+      if (ts.isCallExpression(node) && ts.isPropertyAccessExpression(node.expression)) {
+        if (['__', '_n'].includes(node.expression.name.text)) {
+          const [first] = node.arguments;
+          found.push(ts.isStringLiteral(first) ? first.text : null);
+        }
+      }
+      ts.forEachChild(node, visit);
+    };
+    visit(source);
+  }
+  return found;
+}
+
+const placeholders = (text: string): string[] => [...new Set(text.match(/%\d/g) ?? [])].sort();
+
+describe('the Chinese catalogue', () => {
+  it('is found by a scan of the source that finds something', () => {
+    expect(messages().length).toBeGreaterThan(80);
+  });
+
+  it('can be checked: every message is written out where it is used', () => {
+    expect(messages()).not.toContain(null);
+  });
+
+  it('has every message of the source', () => {
+    const known = new Set(entries.map(([key]) => key));
+    expect([...new Set(messages())].filter(message => message !== null && !known.has(message))).toEqual([]);
+  });
+
+  it('has no message that is no longer used', () => {
+    const used = new Set(messages());
+    expect(entries.map(([key]) => key).filter(key => !used.has(key))).toEqual([]);
+  });
+
+  it.each(entries)('translates "%s" with the same placeholders', (message, translations) => {
+    expect(translations).toHaveLength(1);
+    expect(translations[0].trim()).not.toBe('');
+    expect(placeholders(translations[0])).toEqual(placeholders(message));
+  });
+
+  it('has the header that JupyterLab needs', () => {
+    expect(catalogue['']).toEqual({
+      domain: 'jupyter_gpu_guard',
+      language: 'zh-CN',
+      plural_forms: 'nplurals=1; plural=0;'
+    });
+  });
+});
+
+/** An application set to a language for which no pack is installed. */
+class FakeTranslator implements ITranslator {
+  constructor(readonly languageCode: string) {}
+  readonly locale = this.languageCode;
+  load(domain: string): TranslationBundle {
+    return nullTranslator.load(domain);
+  }
+}
+
+describe('speak', () => {
+  it('uses the bundled catalogue for Chinese without a language pack', async () => {
+    const { trans, locale } = await speak(new FakeTranslator('zh_CN'));
+    expect(trans.__('GPU memory')).toBe('GPU 显存');
+    expect(trans.__('Keep for %1', '1 h')).toContain('1 h');
+    expect(trans._n('%1 kernel without GPU memory', '%1 kernels without GPU memory', 3)).toMatch(/^3 /);
+    expect(locale).toBe('zh-CN');
+  });
+
+  it('leaves the catalogue as it is, so that it can be loaded twice', () => {
+    bundle(catalogue);
+    expect(bundle(catalogue).__('Keep')).toBe('保留');
+    expect(catalogue['']).toHaveProperty('plural_forms');
+  });
+
+  it('speaks English otherwise', async () => {
+    expect((await speak(new FakeTranslator('de-DE'))).trans.__('GPU memory')).toBe('GPU memory');
+    expect((await speak(null)).trans._n('%1 more is not known', '%1 more are not known', 2)).toBe(
+      '2 more are not known'
+    );
+  });
+});

@@ -1,0 +1,264 @@
+import { act, fireEvent, screen, within } from '@testing-library/react';
+import { Widget } from '@lumino/widgets';
+import { GuardActions } from '../actions';
+import { Fault } from '../api';
+import { english } from '../language';
+import { GuardModel } from '../model';
+import { GuardPanel } from '../panel';
+import type { WireReport } from '../wire';
+import { after, device, FakeApi, FakeNotifier, GIB, holder, NOW, notice, outcome, report, verdict } from './fixtures';
+
+const ENTER = 13;
+const ARROW_DOWN = 40;
+
+let api: FakeApi;
+let model: GuardModel;
+let notifier: FakeNotifier;
+let panel: GuardPanel;
+let opened: string[];
+
+const pass = (milliseconds: number): Promise<void> =>
+  act(async () => {
+    await jest.advanceTimersByTimeAsync(milliseconds);
+  });
+
+beforeEach(() => {
+  jest.useFakeTimers({ now: NOW });
+  Object.assign(globalThis, { IS_REACT_ACT_ENVIRONMENT: true });
+  api = new FakeApi();
+  model = new GuardModel({ api });
+  notifier = new FakeNotifier();
+  opened = [];
+  const open = (path: string): Promise<void> => {
+    opened.push(path);
+    return Promise.resolve();
+  };
+  panel = new GuardPanel(model, new GuardActions(model, notifier, english), open, english);
+});
+
+afterEach(async () => {
+  await act(async () => {
+    panel.dispose();
+    model.dispose();
+    await jest.advanceTimersByTimeAsync(100);
+  });
+  document.body.textContent = '';
+  jest.useRealTimers();
+});
+
+async function show(answer: WireReport | Fault): Promise<HTMLElement> {
+  api.answer = answer;
+  act(() => {
+    Widget.attach(panel, document.body);
+  });
+  await pass(100);
+  return screen.getByTestId('gpu-guard-panel');
+}
+
+async function click(name: string): Promise<void> {
+  fireEvent.click(screen.getByRole('button', { name }));
+  await pass(100);
+}
+
+/** JupyterLab's dialog element is never `open`, so that it has no role for the test. */
+const question = (): HTMLElement => document.querySelector('.jp-Dialog') as HTMLElement;
+
+describe('the rows', () => {
+  it('name the notebook, its memory, its compute and what comes', async () => {
+    await show(report());
+    const row = screen.getByRole('listitem', { name: 'work/demo.ipynb' });
+    expect(row.dataset.testid).toBe('gpu-guard-row');
+    expect(row.textContent).toContain('6.0 GiB');
+    expect(row.textContent).toContain('idle 1 h 20 min, shut down in 14 min by rule default');
+  });
+
+  it('open the notebook', async () => {
+    await show(report());
+    await click('demo.ipynb');
+    expect(opened).toEqual(['work/demo.ipynb']);
+  });
+
+  it('ask for how long to keep, and keep', async () => {
+    await show(report());
+    await click('Keep demo.ipynb');
+    const items = [...document.querySelectorAll('.lm-Menu-item')];
+    expect(items.map(item => item.textContent)).toEqual([
+      'Keep for 30 min',
+      'Keep for 1 h',
+      'Keep for 2 h',
+      'Keep for 4 h',
+      'Keep for 8 h'
+    ]);
+    const menu = document.querySelector('.lm-Menu') as HTMLElement;
+    for (const keyCode of [ARROW_DOWN, ARROW_DOWN, ENTER]) {
+      fireEvent.keyDown(menu, { keyCode });
+    }
+    await pass(100);
+    expect(api.asked).toContain('keep kernel:k1 3600');
+    expect(document.querySelector('.lm-Menu')).toBeNull();
+  });
+
+  it('take a promise back', async () => {
+    await show(report({ holders: [holder({ lease: { until: after(3600), reason: 'demo' } })] }));
+    await click('Stop keeping demo.ipynb');
+    expect(api.asked).toContain('stop keeping kernel:k1');
+  });
+
+  it('shut down only after a question that says what is lost', async () => {
+    await show(report());
+    await click('Shut down demo.ipynb');
+    const dialog = question();
+    expect(dialog.textContent).toContain('Shut down demo.ipynb?');
+    expect(dialog.textContent).toContain('All variables');
+    expect(dialog.textContent).toContain('GPU memory given back: 6.0 GiB');
+    fireEvent.click(within(dialog).getByText('Cancel'));
+    await pass(100);
+    expect(api.asked).not.toContain('shut down kernel:k1');
+    await click('Shut down demo.ipynb');
+    fireEvent.click(within(question()).getByText('Shut Down'));
+    await pass(100);
+    expect(api.asked).toContain('shut down kernel:k1');
+  });
+
+  it('say in words why an act was refused', async () => {
+    api.refusal = new Fault('refused', 'At most 8 h can be kept at once.');
+    await show(report({ holders: [holder({ lease: { until: after(3600), reason: '' } })] }));
+    await click('Stop keeping demo.ipynb');
+    expect(notifier.messages).toEqual(['Could not stop keeping demo.ipynb: At most 8 h can be kept at once.']);
+  });
+
+  it('unfold the reasons', async () => {
+    await show(report({ holders: [holder({ protections: ['executing'] })] }));
+    const why = screen.getByRole('button', { name: 'Why? demo.ipynb' });
+    expect(why.getAttribute('aria-expanded')).toBe('false');
+    await click('Why? demo.ipynb');
+    expect(why.getAttribute('aria-expanded')).toBe('true');
+    const text = document.getElementById(why.getAttribute('aria-controls') ?? '')?.textContent;
+    expect(text).toContain('It held 6.0 GiB with less than 5 % compute for 1 h 20 min. The limit is 1 h.');
+    expect(text).toContain('It is running a cell.');
+    expect(text).toContain('Process 4321 on GPU 0: 6.0 GiB');
+    await click('The whole argument');
+    expect(screen.getByText('Rule: default.', { selector: 'h4 + ul li' })).toBeTruthy();
+  });
+
+  it('are unfolded and in sight when asked for', async () => {
+    await show(report());
+    panel.reveal('kernel:k1');
+    await pass(100);
+    expect(screen.getByRole('button', { name: 'Why? demo.ipynb' }).getAttribute('aria-expanded')).toBe('true');
+    expect(document.activeElement).toBe(screen.getByTestId('gpu-guard-row'));
+  });
+
+  it('show a dash with its reason for what is not known', async () => {
+    const unknown = holder({ memory_bytes: null, memory_bytes_unknown: 'pids-hidden', holdings: [] });
+    await show(report({ holders: [unknown] }));
+    expect(screen.getByTestId('gpu-guard-row').textContent).not.toContain('0 MiB');
+    expect(screen.getByTitle('Not known: the driver names processes that cannot be seen from here.')).toBeTruthy();
+  });
+});
+
+describe('the panel', () => {
+  it('shows a card for each device', async () => {
+    await show(report({ devices: [device(), device({ uuid: 'GPU-b', index: 1, name: 'NVIDIA L4' })] }));
+    expect(screen.getAllByTestId('gpu-guard-device')).toHaveLength(2);
+    expect(screen.getByRole('listitem', { name: 'GPU 1 NVIDIA L4' }).textContent).toContain('20.0 GiB of 80.0 GiB');
+  });
+
+  it('says that devices are simulated, and that it only observes', async () => {
+    const node = await show(report({ simulated: true, mode: 'observe' }));
+    expect(node.textContent).toContain('simulated');
+    expect(node.textContent).toContain('observing: nothing is ended');
+  });
+
+  it('says neither otherwise', async () => {
+    const node = await show(report());
+    expect(node.textContent).not.toContain('simulated');
+    expect(node.textContent).not.toContain('observing');
+  });
+
+  it('announces a warning in a live region', async () => {
+    await show(report({ notices: [notice()] }));
+    expect(screen.getByRole('status').textContent).toMatch(/demo\.ipynb will be shut down at \d\d:\d\d/);
+  });
+
+  it('shows the fault of a policy, gaps, and what was done', async () => {
+    const node = await show(
+      report({
+        policy: { hash: '', source: 'site.yaml', fault: 'site.yaml:3: unknown key' },
+        gaps: [{ source: 'nvml', why: 'GPU 2 does not answer.', since: after(-60) }],
+        outcomes: [outcome()]
+      })
+    );
+    expect(node.textContent).toContain('site.yaml:3: unknown key');
+    expect(node.textContent).toContain('GPU 2 does not answer.');
+    expect(node.textContent).toContain('shut down · 6.0 GiB freed');
+  });
+
+  it('says why there is nothing to measure', async () => {
+    const gaps = [{ source: 'nvml', why: 'There is no NVIDIA driver here.', since: after(-60) }];
+    const node = await show(report({ devices: [], holders: [], gaps }));
+    expect(node.textContent).toContain('There is no NVIDIA driver here.');
+    expect(node.textContent).not.toContain('No notebook holds GPU memory.');
+  });
+
+  it('is content when no notebook holds memory', async () => {
+    const node = await show(report({ holders: [] }));
+    expect(node.textContent).toContain('No notebook holds GPU memory.');
+  });
+
+  it('waits for the first reading, and tells what keeps it', async () => {
+    const node = await show(report({ taken_at: null, devices: [], holders: [] }));
+    expect(node.textContent).toContain('No reading yet.');
+    expect(node.textContent).toContain('The driver does not answer.');
+  });
+
+  it('tells how to mend a missing server part', async () => {
+    const node = await show(new Fault('missing', 'Not Found'));
+    expect(node.textContent).toContain('jupyter server extension enable jupyter_gpu_guard');
+    api.answer = report();
+    await click('Try again');
+    expect(screen.getByTestId('gpu-guard-row')).toBeTruthy();
+  });
+
+  it('tells of a missing permission', async () => {
+    expect((await show(new Fault('forbidden', ''))).textContent).toContain('You may not see the GPUs');
+  });
+
+  it('greys what is old when the network is gone, and tells its age', async () => {
+    const node = await show(report());
+    api.answer = new Fault('unreachable', '');
+    await pass(60_000);
+    expect(node.textContent).toContain('The server does not answer.');
+    expect(node.textContent).toMatch(/What is shown here is \d+ s old\./);
+    expect(node.querySelector('[data-stale="true"]')).not.toBeNull();
+    expect(screen.getByTestId('gpu-guard-row')).toBeTruthy();
+  });
+
+  it('polls fast only while it is seen', async () => {
+    await show(report());
+    const before = api.asked.length;
+    await pass(20_000);
+    expect(api.asked.length - before).toBe(4);
+    panel.hide();
+    const hidden = api.asked.length;
+    await pass(20_000);
+    expect(api.asked.length - hidden).toBeLessThanOrEqual(1);
+  });
+
+  it('draws two hundred rows', async () => {
+    const many = Array.from({ length: 200 }, (_, index) =>
+      holder({ owner: `kernel:${index}`, notebook: `n${index}.ipynb`, memory_bytes: (index + 1) * GIB })
+    );
+    await show(report({ holders: many }));
+    expect(screen.getAllByTestId('gpu-guard-row')).toHaveLength(200);
+  });
+
+  it('keeps a row that is unfolded unfolded when the next report comes', async () => {
+    await show(report());
+    await click('Why? demo.ipynb');
+    api.answer = report({ holders: [holder({ idle_seconds: 4900, verdict: verdict({ deadline: after(700) }) })] });
+    await pass(6000);
+    expect(screen.getByTestId('gpu-guard-row').textContent).toContain('in 11 min');
+    expect(screen.getByRole('button', { name: 'Why? demo.ipynb' }).getAttribute('aria-expanded')).toBe('true');
+  });
+});
