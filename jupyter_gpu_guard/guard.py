@@ -164,21 +164,20 @@ class Guard:
         return self.published
 
     async def keep(self, key: OwnerKey, lasting: timedelta, reason: str, by: str) -> Lease:
-        """Promise to leave `key` alone for `lasting`. Raises NoSuchOwnerError, KeepTooLongError, OSError."""
+        """Promise to leave `key` alone for `lasting`. Raises NoSuchOwnerError, KeepTooLongError.
+
+        A lease that could not be stored holds until this server ends; that is logged, and shown by health.
+        """
         holder = self.published.holder(key)
         longest = self.longest_keep(holder)
         if lasting > longest:
             raise KeepTooLongError(longest)
         lease = Lease(key, self._clock.now().wall + lasting, reason, by)
-        earlier = self._pledged.get(key)
         self._pledged[key] = lease  # holds from this moment, also while it is being written
         try:
             await asyncio.to_thread(self._leases.grant, lease)
-        except OSError:
-            self._pledged.pop(key)
-            if earlier is not None:
-                self._pledged[key] = earlier
-            raise
+        except OSError as error:
+            self._log.warning("GPU guard: a lease could not be stored, it holds until this server ends: %s", error)
         self._log.info("GPU guard: %s keeps %s until %s", by, key, lease.until.isoformat(timespec="minutes"))
         self._withdraw_notice(key)
         self._publish(leases={**self.published.leases, key: lease})
@@ -198,6 +197,13 @@ class Guard:
             return self._acts[key]
         asked = Reason(Code.ASKED, {"by": by})
         return self._start(Verdict(key, holder.owner.root, Action.SHUTDOWN, "asked", (asked,)), holder, by=by)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What the guard cannot do now, in sentences."""
+        state = self.published
+        gaps = tuple(gap.why for gap in state.snapshot.gaps) if state.snapshot else ("no tick has been completed yet",)
+        return (*gaps, *(fault for fault in (state.policy.fault, self._leases.problem) if fault))
 
     def longest_keep(self, holder: Holder) -> timedelta:
         """How long a person may keep `holder`, by the rule that decides about it."""

@@ -80,6 +80,11 @@ class Enforcer(Protocol):
 class Leases(Protocol):
     """People's promises, on disk."""
 
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the storage, in a sentence; None: nothing."""
+        ...
+
     def active(self, now: datetime) -> Mapping[OwnerKey, Lease]:
         """The leases that hold at `now`."""
         ...

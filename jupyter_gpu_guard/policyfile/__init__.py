@@ -98,15 +98,15 @@ def broken(problems: Sequence[Problem], fallback: Policy) -> Policy:
 
 
 def discover(config_path: Sequence[str] | None = None) -> tuple[Path, ...]:
-    """The policy files of this installation, the site's before the environment's before the user's, each by name.
+    """The policy files of this installation, the machine's before the environment's, each by name.
 
-    So a site's rules are asked first, while `defaults` nearer to the user win. `config_path` is Jupyter's own list
-    (nearest first) unless given.
+    A user's own Jupyter folders are not looked into: a policy is the site's. `config_path` (nearest first) replaces
+    Jupyter's system paths.
     """
     if config_path is None:
-        from jupyter_core.paths import jupyter_config_path  # noqa: PLC0415 - only needed here
+        from jupyter_core.paths import ENV_CONFIG_PATH, SYSTEM_CONFIG_PATH  # noqa: PLC0415 - only needed here
 
-        config_path = jupyter_config_path()
+        config_path = [*ENV_CONFIG_PATH, *SYSTEM_CONFIG_PATH]
     found: dict[Path, Path] = {}
     for folder in reversed(config_path):
         for path in sorted(Path(folder, "gpu-guard", "policy.d").glob("*.yaml")):

@@ -89,9 +89,7 @@ class HealthHandler(GuardHandler):
         from .wire import WireHealth  # noqa: PLC0415
 
         state = self.guard.published
-        problems = [gap.why for gap in state.snapshot.gaps] if state.snapshot else ["no tick has been completed yet"]
-        if state.policy.fault:
-            problems.append(state.policy.fault)
+        problems = list(self.guard.problems)
         self.answer(
             WireHealth(
                 status="degraded" if problems else "ok",
@@ -136,8 +134,6 @@ class KeepHandler(GuardHandler):
             raise web.HTTPError(
                 400, f"{span(lasting.total_seconds())} is longer than the limit of {span(limit)} ({limit:g} seconds)"
             ) from None
-        except OSError as error:
-            raise web.HTTPError(500, f"the lease could not be stored: {error.strerror or error}") from None
         self.answer(lease_to_wire(lease))
 
     @web.authenticated

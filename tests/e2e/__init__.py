@@ -1,0 +1,1 @@
+"""A real server, real kernels, a real browser, over the driver's stand-in."""

@@ -55,7 +55,7 @@ class Notebook:
     def __init__(self, page: Page, path: str) -> None:
         self._page = page
         self.path = path
-        page.wait_for_selector("#jupyterlab-splash", state="detached")
+        wait_for_lab(page)
         page.evaluate(
             "path => window.jupyterapp.commands.execute('docmanager:open', {path, factory: 'Notebook'})", path
         )
@@ -94,9 +94,16 @@ class Notebook:
         return None if found is None else str(found)
 
 
+def wait_for_lab(page: Page) -> None:
+    """Until the application has started and put its layout back."""
+    page.wait_for_function("window.jupyterapp !== undefined")
+    page.evaluate("window.jupyterapp.restored.then(() => null)")
+    page.wait_for_selector("#jupyterlab-splash", state="detached")
+
+
 def open_panel(page: Page) -> None:
     """Show the sidebar."""
-    page.wait_for_selector("#jupyterlab-splash", state="detached")
+    wait_for_lab(page)
     page.evaluate("window.jupyterapp.shell.activateById('jupyter-gpu-guard')")
     expect(page.get_by_test_id("gpu-guard-panel")).to_be_visible()
 

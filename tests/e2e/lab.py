@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from jupyter_client import BlockingKernelClient
+from typing_extensions import Self
 
 from tests.driver import StandIn
 
@@ -88,7 +89,7 @@ class Lab:
             "IPYTHONDIR": str(self.folder / "home/ipython"),
         }
 
-    def __enter__(self) -> Lab:
+    def __enter__(self) -> Self:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]

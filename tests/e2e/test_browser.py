@@ -23,7 +23,7 @@ def _prepare(lab: Lab, *paths: str) -> None:
         (lab.root / path).write_text(json.dumps(EMPTY_NOTEBOOK), encoding="utf-8")
 
 
-def test_see_warn_keep_cull(lab: Lab, driver: StandIn) -> None:
+def test_see_warn_keep_cull(lab: Lab, driver: StandIn) -> None:  # noqa: PLR0915  one story
     """A person sees what each notebook holds, is warned, keeps one, loses the other and is told why; waves live on."""
     _prepare(lab, "work/train.ipynb", "work/forgotten.ipynb", "work/waves.ipynb")
     with open_page(lab, "lab") as page:
@@ -45,7 +45,7 @@ def test_see_warn_keep_cull(lab: Lab, driver: StandIn) -> None:
         # The sidebar shows path, memory and compute.
         forgotten = panel.get_by_role("listitem", name="work/forgotten.ipynb")
         expect(forgotten).to_contain_text("6.0 GiB")
-        expect(forgotten.get_by_label("Compute, mean of the last minute")).to_contain_text(re.compile("[1-9]"))
+        expect(forgotten).to_contain_text(re.compile("Compute, mean of the last minute: [1-9]"))
         expect(panel.get_by_role("listitem", name="work/waves.ipynb")).to_contain_text("3.0 GiB")
         expect(panel.get_by_test_id("gpu-guard-device")).to_have_count(2)
         picture(page, "sidebar")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.driver import GpuProgram, StandIn
 
-from .lab import GPU, Kernel, Lab, quoted, start_ticks, until
+from .lab import GPU, QUICK_POLICY, Kernel, Lab, quoted, start_ticks, until
 
 
 def _hold(kernel: Kernel, gib: float) -> None:
@@ -17,7 +17,7 @@ def _hold(kernel: Kernel, gib: float) -> None:
 
 
 def test_idle_memory_comes_back_and_work_lives(lab: Lab, driver: StandIn) -> None:
-    """An idle kernel is warned, then ended, and its memory freed; a kernel that computes in waves lives through it all."""
+    """An idle kernel is warned, then ended, and its memory freed; one that computes in waves lives through it all."""
     idle, working = lab.start_kernel("work/idle.ipynb"), lab.start_kernel("work/waves.ipynb")
     _hold(working, 3)
     working.run("gpu.wave(90, 2, 0, 3)")
@@ -48,7 +48,7 @@ def test_idle_memory_comes_back_and_work_lives(lab: Lab, driver: StandIn) -> Non
 
 
 def test_keep_postpones_the_shutdown(lab: Lab) -> None:
-    """While a lease holds nothing happens; it has limits; once it is ended the warning comes anew, with the full notice."""
+    """While a lease holds nothing happens; it has limits; once it ends the warning comes anew, with the full notice."""
     kernel = lab.start_kernel("kept.ipynb")
     _hold(kernel, 2)
     first = until(lambda: lab.notice(kernel.id), "the warning")
@@ -73,7 +73,7 @@ def test_keep_postpones_the_shutdown(lab: Lab) -> None:
 
 
 def test_a_child_in_a_session_of_its_own_goes_with_its_notebook(lab: Lab, driver: StandIn, tmp_path: Path) -> None:
-    """Memory of a child that left the kernel's session and ignores SIGTERM is the notebook's; a stranger is not touched."""
+    """What a child in another session that ignores SIGTERM holds is the notebook's; a stranger is not touched."""
     stranger = GpuProgram(driver.folder)
     try:
         stranger.run("gpu.hold('20 GiB')")
@@ -129,8 +129,8 @@ def test_bad_requests_name_the_remedy(lab: Lab) -> None:
 
 
 def test_a_person_may_shut_down_at_once_in_any_mode(tmp_path: Path, driver: StandIn) -> None:
-    """In observe nothing is ended by itself, however long idle; a person's own request is carried out and says who asked."""
-    policy = "version: 1\nmode: observe\ndefaults: {idle: {for: 2s}, notice: 2s, ladder: [{do: warn}, {do: shutdown, after: 2s}]}\n"
+    """In observe nothing is ended by itself, however long idle; a person's own request is carried out and recorded."""
+    policy = QUICK_POLICY.replace("enforce", "observe").replace("8s", "2s").replace("12s", "2s")
     with Lab(tmp_path / "lab", driver=driver, policy=policy) as lab:
         kernel = lab.start_kernel("observed.ipynb")
         _hold(kernel, 2)
