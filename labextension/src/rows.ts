@@ -225,7 +225,7 @@ function coming(holder: WireHolder, report: WireReport, now: number, language: I
   }
   if (left < 1) {
     return observed
-      ? trans.__('would be shut down at any moment by rule %1', rule)
+      ? trans.__('would be shut down now by rule %1', rule)
       : trans.__('shut down at any moment by rule %1', rule);
   }
   const span = duration(left, trans);

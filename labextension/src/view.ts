@@ -80,7 +80,7 @@ export function summaryOf(report: WireReport, now: number, language: ILanguage):
   if (nearest === undefined) {
     return { text: trans.__('GPU %1', size), title: lines.join('\n') };
   }
-  const left = duration(secondsUntil(nearest.deadline, now), trans);
+  const left = duration(Math.max(1, secondsUntil(nearest.deadline, now)), trans);
   lines.push(trans.__('%1 will be shut down in %2', titleOf(nearest), left));
   return { text: trans.__('GPU %1 · %2 left', size, left), title: lines.join('\n') };
 }

@@ -55,11 +55,16 @@ export const HolderRow = React.memo(function HolderRow({ row, revealed, doors, t
       data-tone={row.tone}
       aria-label={row.path ?? row.title}
     >
-      <div className="jp-GpuGuard-Figures">
+      <div className="jp-GpuGuard-Split">
+        <RowTitle row={row} onOpen={doors.open} trans={trans} />
         <Reading reading={row.memory} name={trans.__('GPU memory')} className="jp-GpuGuard-Memory" />
-        <Reading reading={row.compute} name={trans.__('Compute, mean of the last minute')} />
       </div>
-      <RowTitle row={row} onOpen={doors.open} trans={trans} />
+      <Reading
+        reading={row.compute}
+        name={trans.__('Compute, mean of the last minute')}
+        className="jp-GpuGuard-Compute"
+      />
+      {row.folder !== null && <div className="jp-GpuGuard-Folder">{row.folder}</div>}
       {row.places.map(place => (
         <div key={place.device} className="jp-GpuGuard-Place" title={place.title}>
           {place.text}
@@ -121,26 +126,24 @@ export const HolderRow = React.memo(function HolderRow({ row, revealed, doors, t
 function RowTitle(props: { row: IRow; onOpen: (path: string) => void; trans: TranslationBundle }): React.JSX.Element {
   const { row, onOpen, trans } = props;
   const { path } = row;
+  if (path === null) {
+    return (
+      <span className="jp-GpuGuard-Name" title={row.kernelspec ?? undefined}>
+        {row.title}
+      </span>
+    );
+  }
   return (
-    <>
-      {path === null ? (
-        <span className="jp-GpuGuard-Name" title={row.kernelspec ?? undefined}>
-          {row.title}
-        </span>
-      ) : (
-        <button
-          type="button"
-          className="jp-GpuGuard-Name jp-GpuGuard-Link"
-          title={trans.__('Open %1', path)}
-          onClick={() => {
-            onOpen(path);
-          }}
-        >
-          {row.title}
-        </button>
-      )}
-      {row.folder !== null && <div className="jp-GpuGuard-Folder">{row.folder}</div>}
-    </>
+    <button
+      type="button"
+      className="jp-GpuGuard-Name jp-GpuGuard-Link"
+      title={trans.__('Open %1', path)}
+      onClick={() => {
+        onOpen(path);
+      }}
+    >
+      {row.title}
+    </button>
   );
 }
 
