@@ -62,14 +62,14 @@ def _judge_one(holder: Holder, bench: Bench) -> Verdict:
         idle_for=_idle_for(holder, rule, window),
         notice=rule.notice.total_seconds(),
     )
-    spared = _spared(holder, rule, case, lease, window)
+    spared = _spared(holder, rule, bench.ledger.cases.get(owner.key), lease, window)
     if spared is not None:
         return replace(verdict, reasons=(spared,))
     return _weigh(verdict, holder, rule, case, bench.now)
 
 
 def _spared(holder: Holder, rule: Rule, case: Case | None, lease: Lease | None, window: Window | None) -> Reason | None:
-    """Why nothing may happen to `holder`, whatever the clocks say."""
+    """Why nothing may happen to `holder`, whatever the clocks say. `case` may concern an earlier root of it."""
     if case is not None and case.acting:
         return Reason(Code.ACTING)
     if holder.owner.root is None:
@@ -126,28 +126,24 @@ def _weigh(verdict: Verdict, holder: Holder, rule: Rule, case: Case | None, now:
     index = case.stages_done if case is not None else 0
     if index >= len(ladder):
         return replace(verdict, reasons=(*reasons, Reason(Code.LADDER_DONE)))
+    is_told = case is not None and case.warned_at is not None
+    if ladder[index].do.loses_work and not is_told:
+        index = _last_warning(ladder[:index], index)
     stage = ladder[index]
-    due_in = stage.after.total_seconds() - (idle_for - lasting)
-    loss = _loss_at(ladder[index:], rule, case, idle_for - lasting, now)
-    verdict = replace(verdict, stage=index, next_action=stage.do, deadline=loss)
+    over = idle_for - lasting
+    loss = _loss_at(ladder[index:], rule, case, over, now)
+    due = now.monotonic + stage.after.total_seconds() - over
+    if stage.do.loses_work and loss is not None:
+        due = loss
+    verdict = replace(verdict, stage=index, next_action=stage.do, deadline=due)
     if case is not None and case.retry_at is not None and now.monotonic < case.retry_at:
-        wait = case.retry_at - now.monotonic
-        return replace(verdict, reasons=(*reasons, Reason(Code.RETRY_LATER, {"wait_seconds": wait})))
-    if stage.do.loses_work:
-        warned = case is not None and case.warned_at is not None
-        if not warned or loss is None or now.monotonic < loss:
-            left = max(0.0, loss - now.monotonic) if loss is not None else None
-            return replace(verdict, reasons=(*reasons, Reason(Code.NOTICE_RUNNING, {"wait_seconds": left})))
-    elif due_in > 0:
-        return replace(
-            verdict,
-            deadline=now.monotonic + due_in if loss is None else loss,
-            reasons=(*reasons, Reason(Code.NOTICE_RUNNING, {"wait_seconds": due_in})),
-        )
-    following = next((later.do for later in ladder[index + 1 :] if later.do.loses_work), None)
-    return replace(
-        verdict, action=stage.do, next_action=stage.do if stage.do.loses_work else following, reasons=reasons
-    )
+        again = Reason(Code.RETRY_LATER, {"wait_seconds": case.retry_at - now.monotonic})
+        return replace(verdict, reasons=(*reasons, again), deadline=max(due, case.retry_at))
+    if now.monotonic < due or (stage.do.loses_work and not is_told):
+        left = max(0.0, due - now.monotonic)
+        return replace(verdict, reasons=(*reasons, Reason(Code.NOTICE_RUNNING, {"wait_seconds": left})))
+    following = next((later.do for later in ladder[index:] if later.do.loses_work), None)
+    return replace(verdict, action=stage.do, next_action=following, deadline=loss, reasons=reasons)
 
 
 def _ladder(holder: Holder, rule: Rule) -> tuple[tuple[Stage, ...], tuple[Reason, ...]]:
@@ -159,6 +155,11 @@ def _ladder(holder: Holder, rule: Rule) -> tuple[tuple[Stage, ...], tuple[Reason
     return harmless, (Reason(Code.STATE_WARNS_ONLY, {"state": state.value}),)
 
 
+def _last_warning(before: tuple[Stage, ...], otherwise: int) -> int:
+    """The rung that warns of a loss of which nobody was told, although its turn has come."""
+    return next((n for n, stage in reversed(tuple(enumerate(before))) if not stage.do.loses_work), otherwise)
+
+
 def _loss_at(stages: tuple[Stage, ...], rule: Rule, case: Case | None, over: float, now: Instant) -> float | None:
     """The monotonic time of the first loss that may come: after its stage is due, and after the full notice.
 
@@ -167,12 +168,10 @@ def _loss_at(stages: tuple[Stage, ...], rule: Rule, case: Case | None, over: flo
     lossy = next((stage for stage in stages if stage.do.loses_work), None)
     if lossy is None:
         return None
-    notice = rule.notice.total_seconds()
+    due = now.monotonic + lossy.after.total_seconds() - over
     warned_at = case.warned_at if case is not None and case.warned_at is not None else now.monotonic
-    times = [now.monotonic + lossy.after.total_seconds() - over, warned_at + notice]
-    if case is not None and case.deadline is not None:
-        times.append(case.deadline)
-    return max(times)
+    promised = case.deadline if case is not None and case.deadline is not None else due
+    return max(due, warned_at + rule.notice.total_seconds(), promised)
 
 
 def _idle_for(holder: Holder, rule: Rule, window: Window | None) -> float | None:

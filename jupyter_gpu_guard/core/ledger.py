@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
 from .model import Instant, OwnerKey, ProcessKey
 from .policy import Action
@@ -14,6 +15,7 @@ from .verdict import Code, Notice, Outcome, Result, Verdict
 
 HOUR = 3600.0
 FIRST_RETRY = 60.0
+_DOUBLINGS = 6  # reach an hour
 
 # A holder kept for one of these reasons is still over its limits: its Case stays open.
 _STILL_OPEN = frozenset({Code.NOTICE_RUNNING, Code.LADDER_DONE, Code.BELT, Code.ACTING, Code.RETRY_LATER})
@@ -23,8 +25,9 @@ _STILL_OPEN = frozenset({Code.NOTICE_RUNNING, Code.LADDER_DONE, Code.BELT, Code.
 class Case:
     """The open matter of one Holder under one Rule. Times are monotonic seconds.
 
-    `stages_done` rungs of the rule's ladder are behind it. `deadline` was promised in a delivered warning: nothing is
-    lost before it, and it only ever moves away.
+    `stages_done` rungs of the rule's ladder are behind it. `warned_at`: since when a delivered warning names a loss; it
+    is None after a hint that nothing follows by itself. `deadline` was promised in such a warning, or shown after it:
+    nothing is lost before it, and it only ever moves away.
     """
 
     owner: OwnerKey
@@ -68,10 +71,10 @@ def review(ledger: Ledger, verdicts: Iterable[Verdict], now: Instant) -> Ledger:
         case = ledger.case_of(verdict.owner, verdict.root)
         if verdict.action is Action.KEEP:
             if case is not None and (case.acting or any(r.code in _STILL_OPEN for r in verdict.reasons)):
-                cases[verdict.owner] = _moved(case, verdict.rule)
+                cases[verdict.owner] = _moved(case, verdict, now)
             continue
         opened = case or Case(verdict.owner, verdict.root, verdict.rule, now.monotonic)
-        cases[verdict.owner] = _moved(opened, verdict.rule)
+        cases[verdict.owner] = _moved(opened, verdict, now)
     for owner, case in ledger.cases.items():
         if case.acting:  # an act outlives the owner it is about
             cases.setdefault(owner, case)
@@ -87,41 +90,55 @@ def begin(ledger: Ledger, verdict: Verdict, now: Instant) -> Ledger:
 
 def settle(ledger: Ledger, verdict: Verdict, outcome: Outcome, now: Instant, notice: Notice | None = None) -> Ledger:
     """Enter what really happened. `notice` is the warning that was delivered, if it was one."""
-    case = ledger.cases.get(verdict.owner)
     shutdowns = ledger.shutdowns_at
-    if case is None:
-        return ledger
+    if verdict.action.loses_work and outcome.result in (Result.DONE, Result.REHEARSED):
+        shutdowns = (*shutdowns, now.monotonic)
+    case = ledger.case_of(verdict.owner, verdict.root)
+    if case is None:  # overtaken: closed meanwhile, or about an earlier root
+        return replace(ledger, shutdowns_at=shutdowns)
     cases = dict(ledger.cases)
     if outcome.result is Result.FAILED:
-        wait = min(FIRST_RETRY * 2**case.failures, HOUR)
+        wait = min(FIRST_RETRY * 2 ** min(case.failures, _DOUBLINGS), HOUR)
         cases[verdict.owner] = replace(case, acting=False, failures=case.failures + 1, retry_at=now.monotonic + wait)
     elif outcome.result in (Result.ALREADY_GONE, Result.WITHDRAWN):
         del cases[verdict.owner]
     elif verdict.action is Action.WARN:
-        promised = None
-        if verdict.deadline is not None:
-            promised = max(verdict.deadline, now.monotonic + (verdict.notice or 0.0), case.deadline or 0.0)
-        cases[verdict.owner] = replace(
-            case,
-            acting=False,
-            failures=0,
-            retry_at=None,
-            stages_done=case.stages_done + 1,
-            warned_at=now.monotonic if case.warned_at is None else case.warned_at,
-            deadline=promised,
-            notice=notice,
-        )
+        cases[verdict.owner] = _warned(case, verdict, now, notice)
+    elif outcome.result is Result.REHEARSED:
+        cases[verdict.owner] = replace(case, acting=False, stages_done=case.stages_done + 1)
     else:
-        shutdowns = (*shutdowns, now.monotonic)
-        if outcome.result is Result.REHEARSED:
-            cases[verdict.owner] = replace(case, acting=False, stages_done=case.stages_done + 1)
-        else:
-            del cases[verdict.owner]
+        del cases[verdict.owner]
     return replace(ledger, cases=cases, shutdowns_at=shutdowns)
 
 
-def _moved(case: Case, rule: str) -> Case:
-    """The Case under the rule that decides now. A warning given stays given; the stages start over after it."""
-    if case.rule == rule:
+def _warned(case: Case, verdict: Verdict, now: Instant, notice: Notice | None) -> Case:
+    """The Case after a delivered warning. The first that names a loss counts; after a hint it has to be named anew."""
+    warned_at, promised = None, case.deadline
+    if verdict.deadline is not None:
+        warned_at = now.monotonic if case.warned_at is None else case.warned_at
+        promised = max(verdict.deadline, now.monotonic + (verdict.notice or 0.0), case.deadline or 0.0)
+    return replace(
+        case,
+        acting=False,
+        failures=0,
+        retry_at=None,
+        stages_done=(case.stages_done if verdict.stage is None else verdict.stage) + 1,
+        warned_at=warned_at,
+        deadline=promised,
+        notice=notice,
+    )
+
+
+def _moved(case: Case, verdict: Verdict, now: Instant) -> Case:
+    """The Case under the rule that decides now. A warning given stays given; the stages start over after it.
+
+    A later deadline that this rule shows holds from then on, whatever rule comes next.
+    """
+    if case.rule != verdict.rule:
+        case = replace(case, rule=verdict.rule, stages_done=min(case.stages_done, 1))
+    shown = verdict.deadline
+    losing = verdict.next_action is not None and verdict.next_action.loses_work
+    if not losing or shown is None or case.deadline is None or shown <= case.deadline:
         return case
-    return replace(case, rule=rule, stages_done=min(case.stages_done, 1))
+    wall = now.wall + timedelta(seconds=shown - now.monotonic)
+    return replace(case, deadline=shown, notice=case.notice and replace(case.notice, deadline=wall))

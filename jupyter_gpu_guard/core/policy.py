@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -9,6 +10,8 @@ from enum import Enum
 from fnmatch import fnmatchcase
 
 from .model import Device, Holder, OwnerKind, OwnerState
+
+_FOLDERS = re.compile(r"(?:^|(?<=/))\*\*/")
 
 
 class Mode(str, Enum):
@@ -62,8 +65,8 @@ class KeepLimits:
 class Match:
     """A condition on a holder. Every part that is given must hold; a part that is None holds for all.
 
-    Globs follow fnmatch; in `notebook` they match the path relative to the server's root, and `**` any number of
-    folders. `device` matches the name of any device the holder is on.
+    Globs follow fnmatch, whose `*` crosses folders; `**/` is any number of folders, none too. In `notebook` they match
+    the path relative to the server's root. `device` matches the name of any device the holder is on.
     """
 
     owner: OwnerKind | None = None
@@ -91,8 +94,18 @@ class Match:
 
 
 def _matches(text: str | None, glob: str) -> bool:
-    # fnmatch's "*" crosses "/", so "**" needs no care of its own; "a/**" also has to hold for "a/b.ipynb" only.
-    return text is not None and fnmatchcase(text, glob)
+    if text is None:
+        return False
+    # fnmatch's "*" crosses "/", so only that "**/" may stand for no folder at all needs care of its own.
+    *before, last = _FOLDERS.split(glob)
+    folders = [0, *(place + 1 for place, letter in enumerate(text) if letter == "/")]
+    starts = [0]
+    for part in before:
+        end = next((end for end in folders for start in starts if fnmatchcase(text[start:end], part)), None)
+        if end is None:
+            return False
+        starts = [folder for folder in folders if folder >= end]
+    return any(fnmatchcase(text[start:], last) for start in starts)
 
 
 @dataclass(frozen=True)
