@@ -39,10 +39,11 @@ class RaisingProvisioner(LocalProvisioner):
 
     kind = False
 
-    async def shutdown_requested(self, restart: bool = False) -> None:  # noqa: FBT001, FBT002 - Jupyter's signature
-        """Fail as a broken queue system would."""
+    async def send_signal(self, signum: int) -> None:
+        """Fail as a broken queue system would, at the interrupt with which each shutdown begins."""
         if not type(self).kind:
             raise RuntimeError("the queue at https://queue.example?token=hunter2 refuses")
+        await super().send_signal(signum)
 
 
 class HangingProvisioner(LocalProvisioner):
@@ -50,10 +51,11 @@ class HangingProvisioner(LocalProvisioner):
 
     kind = False
 
-    async def shutdown_requested(self, restart: bool = False) -> None:  # noqa: FBT001, FBT002 - Jupyter's signature
-        """Wait for a machine that does not answer."""
+    async def send_signal(self, signum: int) -> None:
+        """Wait for a machine that does not answer, at the interrupt with which each shutdown begins."""
         while not type(self).kind:  # noqa: ASYNC110 - it has no event to wait for
             await asyncio.sleep(0.05)
+        await super().send_signal(signum)
 
 
 class RemoteProvisioner(KernelProvisionerBase):
@@ -85,11 +87,11 @@ class RemoteProvisioner(KernelProvisionerBase):
         """Ask over there."""
         await self._there.send_signal(signum)
 
-    async def kill(self, restart: bool = False) -> None:  # noqa: FBT001, FBT002 - Jupyter's signature
+    async def kill(self, restart: bool = False) -> None:  # noqa: FBT002 - Jupyter's signature
         """Ask over there."""
         await self._there.kill(restart)
 
-    async def terminate(self, restart: bool = False) -> None:  # noqa: FBT001, FBT002 - Jupyter's signature
+    async def terminate(self, restart: bool = False) -> None:  # noqa: FBT002 - Jupyter's signature
         """Ask over there."""
         await self._there.terminate(restart)
 
@@ -101,7 +103,7 @@ class RemoteProvisioner(KernelProvisionerBase):
         """Ask over there."""
         return await self._there.launch_kernel(cmd, **kwargs)
 
-    async def cleanup(self, restart: bool = False) -> None:  # noqa: FBT001, FBT002 - Jupyter's signature
+    async def cleanup(self, restart: bool = False) -> None:  # noqa: FBT002 - Jupyter's signature
         """Ask over there."""
         await self._there.cleanup(restart)
 
@@ -141,7 +143,12 @@ class Room:
         RaisingProvisioner.kind = HangingProvisioner.kind = True
         for client in self._clients:
             client.stop_channels()
-        await self.kernels.shutdown_all(now=True)
+        for kernel_id in self.kernels.list_kernel_ids():
+            popen = getattr(self.kernels.get_kernel(kernel_id).provisioner, "process", None)
+            await self.kernels.shutdown_kernel(kernel_id, now=True)
+            if popen is not None and popen.poll() is None:  # one that Jupyter has only forgotten
+                popen.kill()
+                popen.wait()
         self.kernels.context.destroy(linger=0)
         self.sessions.close()
         self.sessions.connection.close()

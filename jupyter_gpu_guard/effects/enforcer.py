@@ -1,0 +1,97 @@
+"""The one door for effects: each verdict to the one effect that it names."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from jupyter_gpu_guard.core.model import OwnerKind
+from jupyter_gpu_guard.core.policy import Action
+from jupyter_gpu_guard.core.verdict import Outcome, Result, Verdict
+from jupyter_gpu_guard.effects.notices import Notices
+from jupyter_gpu_guard.effects.outcomes import outcome_of
+from jupyter_gpu_guard.effects.shutdown import KernelShutdown
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from jupyter_gpu_guard.core.model import Holder, Process
+    from jupyter_gpu_guard.protocols import Clock, DevicesSeen, Owners
+
+
+class KernelEnforcer:
+    """`Enforcer` for the kernels of one server: warns about any owner, shuts down kernels.
+
+    `look` reads the devices (None: they did not answer) and `processes` the process table, each one at a time and off
+    the event loop. `grace` is between SIGTERM and SIGKILL, `shutdown_deadline` is Jupyter's own; both in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        event_logger: Any,
+        log: logging.Logger | logging.LoggerAdapter[logging.Logger],
+        kernel_manager: Any,
+        owners: Owners,
+        look: Callable[[], Awaitable[DevicesSeen | None]],
+        processes: Callable[[], Awaitable[Mapping[int, Process]]],
+        clock: Clock,
+        identify: Callable[[int], Process | None],
+        grace: float = 60.0,
+        shutdown_deadline: float = 30.0,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._log = log
+        self._clock = clock
+        self._notices = Notices(event_logger, log, clock)
+        self._shutdown = KernelShutdown(
+            kernel_manager=kernel_manager,
+            owners=owners,
+            look=look,
+            processes=processes,
+            identify=identify,
+            clock=clock,
+            log=log,
+            grace=grace,
+            deadline=shutdown_deadline,
+            sleep=sleep,
+        )
+
+    async def enforce(self, verdict: Verdict, holder: Holder) -> Outcome:
+        """Carry out `verdict` on `holder` and say what really happened. Only cancellation passes through."""
+        if verdict.action is Action.WARN:
+            return self._notices.warn(verdict, holder)
+        try:
+            outcome = await self._lose(verdict, holder)
+        except Exception as fault:  # noqa: BLE001 - logged, and told to whoever asked
+            self._log.exception("GPU guard: %s of %s failed", verdict.action.value, verdict.owner)
+            detail = f"it failed ({type(fault).__name__}; the server's log says more)"
+            outcome = outcome_of(verdict, holder, self._clock, Result.FAILED, detail)
+        self._notices.announce(outcome)
+        return outcome
+
+    async def _lose(self, verdict: Verdict, holder: Holder) -> Outcome:
+        kind = verdict.owner.kind
+        if verdict.action is not Action.SHUTDOWN:
+            why = f"{verdict.action.value} is nothing to be carried out"
+        elif verdict.owner != holder.owner.key:
+            why = f"the verdict is about another owner than {holder.owner.key}"
+        elif kind is not OwnerKind.KERNEL:
+            why = f"shutdown is not supported for {kind.value}s yet"
+        else:
+            return await self._shutdown.shut_down(verdict, holder)
+        return outcome_of(verdict, holder, self._clock, Result.FAILED, why)
+
+
+class RehearsingEnforcer:
+    """`Enforcer` that does nothing and says what it would have done: for mode observe."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    async def enforce(self, verdict: Verdict, holder: Holder) -> Outcome:
+        """Leave everything as it is."""
+        would = {Action.WARN: "would have warned", Action.SHUTDOWN: "would have shut it down"}
+        detail = f"mode observe: {would.get(verdict.action, 'nothing to do')}"
+        return outcome_of(verdict, holder, self._clock, Result.REHEARSED, detail)

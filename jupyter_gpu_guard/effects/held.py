@@ -1,0 +1,102 @@
+"""What belongs to a kernel, and what that holds on the devices: pure, from a process table and a reading."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jupyter_gpu_guard.core.model import DeviceState, ProcessKey, Reading, is_known, total
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from jupyter_gpu_guard.core.model import Process
+    from jupyter_gpu_guard.protocols import DevicesSeen
+
+
+def with_descendants(tree: Iterable[ProcessKey], processes: Mapping[int, Process]) -> frozenset[ProcessKey]:
+    """`tree` and what its living members have started: their children, and all in a session that one of them leads.
+
+    A process that is older than its parent or its session's leader has got there by a reused pid, and is left out.
+    """
+    below: dict[ProcessKey, list[ProcessKey]] = defaultdict(list)
+    for process in processes.values():
+        for above in {process.parent, process.session}:
+            ancestor = processes.get(above)
+            if ancestor is not None and ancestor.key.start_ticks <= process.key.start_ticks:
+                below[ancestor.key].append(process.key)
+    found = set(tree)
+    open_ends = list(found)
+    while open_ends:
+        for key in below[open_ends.pop()]:
+            if key not in found:
+                found.add(key)
+                open_ends.append(key)
+    return frozenset(found)
+
+
+@dataclass(frozen=True)
+class Grip:
+    """One process of a kernel that the driver lists on a device, with the bytes it holds there.
+
+    `process` None: it is listed, and yet there is no such process any more.
+    """
+
+    key: ProcessKey
+    device: str
+    memory: Reading
+    process: Process | None
+
+    @property
+    def can_be_ended(self) -> bool:
+        """Whether there is something that a signal could reach."""
+        return self.process is not None and not self.process.is_over
+
+
+@dataclass(frozen=True)
+class Held:
+    """All grips of a kernel at one moment. `whole`: every device has answered, so what is not listed is not held."""
+
+    grips: tuple[Grip, ...]
+    whole: bool
+
+    @property
+    def memory(self) -> Reading:
+        """Bytes over all devices."""
+        return total(grip.memory for grip in self.grips)
+
+    @property
+    def devices(self) -> frozenset[str]:
+        """Where there is a grip."""
+        return frozenset(grip.device for grip in self.grips)
+
+
+def what_is_held(
+    tree: Iterable[ProcessKey],
+    seen: DevicesSeen,
+    identify: Callable[[int], Process | None],
+    devices: frozenset[str] = frozenset(),
+) -> Held:
+    """What the processes of `tree` hold. `devices` are those that must have answered for the picture to be whole."""
+    known: dict[int, ProcessKey] = {}
+    for key in sorted(tree):
+        known[key.pid] = key  # of two with the same pid, the younger: the elder is no more
+    grips = []
+    for client in seen.clients:
+        if client.pid in known:
+            process = identify(client.pid)
+            if process is None or process.key == known[client.pid]:
+                grips.append(Grip(known[client.pid], client.device, client.memory, process))
+    answering = {device.uuid for device in seen.devices if device.state is DeviceState.OK}
+    return Held(tuple(grips), whole=not seen.gaps and devices <= answering)
+
+
+def freed(before: Held | None, after: Held | None) -> float | None:
+    """Bytes that were held before and are not any more; None if either is not known."""
+    if before is None or after is None or not (before.whole and after.whole):
+        return None
+    was, still = before.memory, after.memory
+    if not is_known(was) or not is_known(still):
+        return None
+    return max(0.0, was - still)

@@ -1,0 +1,109 @@
+"""What belongs to a kernel and what it holds: tables, without a process or a device."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import pytest
+from fake_devices import GIB, GPU
+
+from jupyter_gpu_guard.core.model import Device, DeviceState, Gap, GpuClient, Process, ProcessKey, Unknown, Why
+from jupyter_gpu_guard.effects.held import Grip, Held, freed, what_is_held, with_descendants
+from jupyter_gpu_guard.protocols import DevicesSeen
+
+THEN = datetime(2030, 5, 1, tzinfo=timezone.utc)
+
+
+def process(pid, start, parent=1, session=1, state="S"):
+    """A row of the process table."""
+    return Process(ProcessKey(pid, start), parent, pid, session, state, THEN)
+
+
+def table(*processes):
+    """A process table."""
+    return {process.key.pid: process for process in processes}
+
+
+KERNEL = process(10, 100, parent=5, session=10)
+
+
+def test_children_and_their_children_belong_to_the_tree():
+    """However deep, also in sessions of their own."""
+    world = table(KERNEL, process(11, 110, 10, 10), process(12, 120, 11, 12), process(13, 130, 12, 12))
+    assert with_descendants([KERNEL.key], world) == {world[pid].key for pid in (10, 11, 12, 13)}
+
+
+def test_a_worker_without_parents_belongs_to_the_session_it_is_in():
+    """Its parent has ended and init has taken it; its session still says where it came from."""
+    world = table(process(1, 0), KERNEL, process(12, 120, 1, 10))
+    assert with_descendants([KERNEL.key], world) == {KERNEL.key, world[12].key}
+
+
+def test_the_parent_and_its_other_children_do_not_belong():
+    """The server above, and whatever else it runs, are strangers."""
+    server, other = process(5, 50, 1, 5), process(20, 200, 5, 20)
+    assert with_descendants([KERNEL.key], table(server, KERNEL, other)) == {KERNEL.key}
+
+
+def test_a_reused_pid_brings_nobody_in():
+    """Neither a process that has a noted pid now, nor its children, nor children older than their parent."""
+    noted = ProcessKey(10, 99)
+    assert with_descendants([noted], table(KERNEL, process(11, 110, 10, 10))) == {noted}
+    assert with_descendants([KERNEL.key], table(KERNEL, process(9, 60, 10, 10))) == {KERNEL.key}
+
+
+def test_a_ring_of_parents_ends():
+    """A table torn between two moments may be a ring."""
+    world = table(process(10, 100, 11), process(11, 100, 10))
+    assert with_descendants([ProcessKey(10, 100)], world) == {ProcessKey(10, 100), ProcessKey(11, 100)}
+
+
+def seen(*clients, gaps=(), state=DeviceState.OK):
+    """A reading of one GPU with these (pid, bytes)."""
+    rows = tuple(GpuClient(GPU, pid, memory, 0.0) for pid, memory in clients)
+    return DevicesSeen((Device(GPU, 0, "Fake", 80 * GIB, 0.0, state=state),), rows, gaps)
+
+
+def test_only_what_the_very_processes_of_the_tree_hold_counts():
+    """A stranger, and another process with a noted pid, hold nothing of ours."""
+    world = table(KERNEL, process(30, 300))
+    tree = [KERNEL.key, ProcessKey(30, 299)]
+    held = what_is_held(tree, seen((10, 2 * GIB), (30, 3 * GIB), (40, 4 * GIB)), world.get)
+    assert held.grips == (Grip(KERNEL.key, GPU, 2 * GIB, KERNEL),)
+    assert held.memory == 2 * GIB
+    assert held.whole
+
+
+def test_a_process_that_is_listed_after_its_end_still_holds():
+    """The driver lets go a little later than the process table; nobody can be signalled any more."""
+    zombie = process(11, 110, state="Z")
+    held = what_is_held([KERNEL.key, zombie.key], seen((10, GIB), (11, GIB)), table(zombie).get)
+    assert [grip.key for grip in held.grips] == [KERNEL.key, zombie.key]
+    assert not any(grip.can_be_ended for grip in held.grips)
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [seen(gaps=(Gap("devices", "one is lost"),)), seen(state=DeviceState.LOST), DevicesSeen()],
+    ids=["gap", "lost", "absent"],
+)
+def test_a_reading_with_a_hole_proves_no_release(reading):
+    """A device that did not answer may hold what it held."""
+    after = what_is_held([KERNEL.key], reading, table(KERNEL).get, frozenset({GPU}))
+    assert not after.whole
+    before = what_is_held([KERNEL.key], seen((10, GIB)), table(KERNEL).get)
+    assert freed(before, after) is None
+
+
+def test_freed_is_the_difference_that_was_seen():
+    """Before minus after; never less than nothing; not known if either is not."""
+    none, one, two = (Held(tuple(Grip(KERNEL.key, GPU, GIB, None) for _ in range(n)), whole=True) for n in range(3))
+    unknown = Held((Grip(KERNEL.key, GPU, Unknown(Why.NOT_AVAILABLE), None),), whole=True)
+    assert freed(two, none) == 2 * GIB
+    assert freed(two, one) == GIB
+    assert freed(one, two) == 0
+    assert freed(none, none) == 0
+    assert freed(unknown, none) is None
+    assert freed(two, unknown) is None
+    assert freed(None, none) is None
+    assert freed(two, None) is None

@@ -1,0 +1,559 @@
+"""Shutting a kernel down: real kernels, real processes, real signals; only the driver is made up."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from fake_clock import FakeClock
+from fake_devices import GIB, GPU, FakeDevices
+from fake_processes import FakeProcesses
+from kernel_room import HangingProvisioner, RaisingProvisioner, RemoteProvisioner, isolate, provide_kernelspec, until
+from shutdown_scene import LOG, shutdown_scene, verdict_on
+from tornado.web import HTTPError
+
+from jupyter_gpu_guard.core.model import Gap, Holder, Owner, OwnerKey, OwnerKind, OwnerState, ProcessKey, Unknown, Why
+from jupyter_gpu_guard.core.verdict import Result
+from jupyter_gpu_guard.effects import shutdown as module
+from jupyter_gpu_guard.effects.shutdown import KernelShutdown
+from jupyter_gpu_guard.effects.signals import Sent
+
+
+@pytest.fixture
+def jupyter_data(monkeypatch, tmp_path):
+    """Jupyter's data folder, empty."""
+    return isolate(monkeypatch, tmp_path / "home")
+
+
+@pytest.fixture
+def root(jupyter_data, tmp_path):
+    """A folder for notes."""
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def signals(monkeypatch):
+    """Every signal that the effect sends, in order. They are sent all the same."""
+    sent = []
+    real = module.send
+
+    def noting(key, signum, identify):
+        sent.append((key, signum))
+        return real(key, signum, identify)
+
+    monkeypatch.setattr(module, "send", noting)
+    return sent
+
+
+def play(root, scene):
+    """Act `scene` on a stage of its own."""
+
+    async def whole():
+        async with shutdown_scene(root) as stage:
+            await scene(stage)
+
+    asyncio.run(whole())
+
+
+def test_an_idle_kernel_is_shut_down_and_its_memory_is_seen_to_be_free(root, signals):
+    """Jupyter's own door is enough: no signal of ours, no kernel afterwards, and none starts by itself."""
+
+    async def scene(stage):
+        holder, _ = await stage.kernel()
+        actions = []
+
+        async def note(logger, schema_id, data):
+            actions.append(data["action"])
+
+        stage.room.events.add_listener(
+            schema_id="https://events.jupyter.org/jupyter_server/kernel_actions/v1", listener=note
+        )
+        outcome = await KernelShutdown(**stage.means()).shut_down(verdict_on(holder), holder)
+        assert outcome.result is Result.DONE
+        assert outcome.freed_bytes == 6 * GIB
+        assert outcome.detail.startswith("freed 6.0 GiB in ")
+        assert outcome.survivors == ()
+        assert (outcome.rule, outcome.by, outcome.root) == ("students", None, holder.owner.root)
+        assert not stage.lives(holder.owner.root)
+        await asyncio.sleep(0.2)
+        assert stage.room.kernels.list_kernel_ids() == []
+        assert "shutdown" in actions
+        assert not {"start", "restart"} & set(actions)
+        assert signals == []
+
+    play(root, scene)
+
+
+def test_a_child_in_its_own_session_is_ended_and_a_stranger_is_not(root, signals):
+    """SIGTERM, the whole grace, SIGKILL; beside it a stranger on the same device keeps pid and start time."""
+
+    async def scene(stage):
+        holder, client = await stage.kernel()
+        child, stranger = await stage.stubborn_child(holder, client), stage.stranger()
+        stage.devices.hold(child, 3 * GIB)
+        stage.devices.hold(stranger, 20 * GIB)
+        holder = stage.used_now(replace(holder, tree=tuple(sorted((*holder.tree, child)))))
+        began = stage.clock.passed
+        outcome = await KernelShutdown(**stage.means(), grace=60).shut_down(verdict_on(holder), holder)
+        assert signals == [(child, signal.SIGTERM), (child, signal.SIGKILL)]
+        assert (root / "stubborn.term").read_text() == "TERM"
+        assert stage.clock.passed - began >= 60
+        assert not stage.lives(child)
+        assert stage.lives(stranger)
+        assert outcome.result is Result.DONE
+        assert outcome.freed_bytes == 9 * GIB
+        assert outcome.survivors == ()
+
+    play(root, scene)
+
+
+def test_a_child_that_was_started_after_the_last_tick_belongs_too(root, signals):
+    """The tree is looked up once more right before the act, while the parents still live."""
+
+    async def scene(stage):
+        holder, client = await stage.kernel()
+        child = await stage.stubborn_child(holder, client)
+        stage.devices.hold(child, 3 * GIB)
+        holder = stage.used_now(holder)
+        assert child not in holder.tree
+        outcome = await KernelShutdown(**stage.means(), grace=1).shut_down(verdict_on(holder), holder)
+        assert not stage.lives(child)
+        assert outcome.freed_bytes == 9 * GIB
+
+    play(root, scene)
+
+
+def test_a_survivor_that_heeds_sigterm_gets_nothing_else(root, signals):
+    """The grace is not waited out, and SIGKILL is not sent."""
+
+    async def scene(stage):
+        holder, client = await stage.kernel()
+        code = "import subprocess; p = subprocess.Popen(['sleep', '600'], start_new_session=True)"
+        await stage.run(holder.owner.key, client, code)
+        (child,) = [
+            process.key
+            for process in stage.table.read().values()
+            if process.parent == holder.owner.root.pid and process.session == process.key.pid
+        ]
+        stage.devices.hold(child, GIB)
+        holder = stage.used_now(holder)
+        began = stage.clock.passed
+        await KernelShutdown(**stage.means(), grace=60).shut_down(verdict_on(holder), holder)
+        assert signals == [(child, signal.SIGTERM)]
+        assert stage.clock.passed - began < 30
+        assert not stage.lives(child)
+
+    play(root, scene)
+
+
+def test_a_survivor_without_a_device_is_left_alone(root, signals):
+    """The guard frees GPUs; what runs on without one is mentioned, and lives."""
+
+    async def scene(stage):
+        holder, client = await stage.kernel()
+        child = await stage.stubborn_child(holder, client)
+        holder = stage.used_now(holder)
+        try:
+            outcome = await KernelShutdown(**stage.means()).shut_down(verdict_on(holder), holder)
+            assert stage.lives(child)
+            assert signals == []
+            assert outcome.result is Result.DONE
+            assert "1 process that it had started, without GPU memory, left alone" in outcome.detail
+        finally:
+            os.kill(child.pid, signal.SIGKILL)
+
+    play(root, scene)
+
+
+def test_a_noted_pid_that_belongs_to_another_process_is_never_signalled(root, signals):
+    """A worker of the tree has ended; a stranger on the same device has its pid by now."""
+
+    async def scene(stage):
+        holder, _ = await stage.kernel()
+        stranger = stage.stranger()
+        stage.devices.hold(stranger, 20 * GIB)
+        worker = ProcessKey(stranger.pid, stranger.start_ticks - 1)
+        holder = replace(holder, tree=tuple(sorted((*holder.tree, worker))))
+        outcome = await KernelShutdown(**stage.means()).shut_down(verdict_on(holder), holder)
+        assert signals == []
+        assert stage.lives(stranger)
+        assert outcome.survivors == ()
+        assert outcome.freed_bytes == 6 * GIB
+
+    play(root, scene)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_kernel_that_ends_in_mid_act_is_already_gone(root, signals, asked):
+    """While the devices are read, somebody shuts it down: nothing is left to do."""
+
+    async def scene(stage):
+        holder, _ = await stage.kernel()
+        means = stage.means()
+
+        async def look():
+            await stage.room.kernels.shutdown_kernel(holder.owner.key.id, now=True)
+            return await stage.devices.look()
+
+        means["look"] = look
+        outcome = await KernelShutdown(**means).shut_down(verdict_on(holder, asked=asked), holder)
+        assert outcome.result is Result.ALREADY_GONE
+        assert outcome.detail == "it had ended by itself"
+        assert signals == []
+
+    play(root, scene)
+
+
+@pytest.mark.parametrize("fault", [HTTPError(404, "Kernel does not exist"), KeyError("kernel")])
+def test_a_door_that_finds_no_kernel_still_looks_for_leftovers(root, signals, fault):
+    """It ended between the last look and the door; its child on the device is ended all the same."""
+
+    async def scene(stage):
+        holder, client = await stage.kernel()
+        child = await stage.stubborn_child(holder, client)
+        stage.devices.hold(child, 3 * GIB)
+        holder = stage.used_now(replace(holder, tree=(*holder.tree, child)))
+        means = stage.means()
+        real = stage.room.kernels
+
+        class FakeManager:
+            """Its kernel is gone when it is asked to shut it down."""
+
+            def __contains__(self, kernel_id):
+                return kernel_id in real
+
+            async def shutdown_kernel(self, kernel_id, **how):
+                await real.shutdown_kernel(kernel_id, now=True)
+                raise fault
+
+        means["kernel_manager"] = FakeManager()
+        outcome = await KernelShutdown(**means, grace=1).shut_down(verdict_on(holder), holder)
+        assert outcome.result is Result.ALREADY_GONE
+        assert not stage.lives(child)
+        assert outcome.freed_bytes == 9 * GIB
+        assert outcome.detail == "it had ended by itself; 9.0 GiB are free again"
+
+    play(root, scene)
+
+
+def test_a_provisioner_that_raises_is_a_failure_and_nobody_is_signalled(root, jupyter_data, signals):
+    """FAILED, the kernel and its child live, and the text of the fault stays in the log; trying again ends it."""
+    provide_kernelspec(jupyter_data, "raising", RaisingProvisioner)
+
+    async def scene(stage):
+        holder, client = await stage.kernel("raising")
+        child = await stage.stubborn_child(holder, client)
+        stage.devices.hold(child, 3 * GIB)
+        holder = stage.used_now(replace(holder, tree=(*holder.tree, child)))
+        effect = KernelShutdown(**stage.means(), grace=1)
+        outcome = await effect.shut_down(verdict_on(holder), holder)
+        assert outcome.result is Result.FAILED
+        assert outcome.freed_bytes is None
+        assert "RuntimeError" in outcome.detail
+        assert "hunter2" not in outcome.detail
+        assert signals == []
+        assert stage.lives(holder.owner.root)
+        assert stage.lives(child)
+        popen = stage.room.kernels.get_kernel(holder.owner.key.id).provisioner.process
+        # Asked again, Jupyter only forgets a kernel whose shutdown has failed: then nobody but the guard can end it.
+        outcome = await effect.shut_down(verdict_on(holder), holder)
+        assert outcome.result is Result.DONE
+        assert not stage.lives(holder.owner.root)
+        assert not stage.lives(child)
+        assert outcome.freed_bytes == 9 * GIB
+        assert popen.wait(timeout=30) == -signal.SIGTERM
+
+    play(root, scene)
+
+
+def test_a_shutdown_that_takes_too_long_is_a_failure_and_is_not_begun_twice(root, jupyter_data, signals):
+    """FAILED without a signal; the shutdown goes on, and who tries again waits for the same one."""
+    provide_kernelspec(jupyter_data, "hanging", HangingProvisioner)
+
+    async def scene(stage):
+        holder, _ = await stage.kernel("hanging")
+        began = []
+        real = stage.room.kernels.shutdown_kernel
+        stage.room.kernels.shutdown_kernel = lambda *args, **how: (began.append(args), real(*args, **how))[1]
+        effect = KernelShutdown(**stage.means(), deadline=0.3)
+        outcome = await effect.shut_down(verdict_on(holder), holder)
+        assert outcome.result is Result.FAILED
+        assert "0.3 s" in outcome.detail
+        assert signals == []
+        assert stage.lives(holder.owner.root)
+        HangingProvisioner.kind = True
+        patient = KernelShutdown(**stage.means(), deadline=60)
+        patient._doors = effect._doors
+        outcome = await patient.shut_down(verdict_on(holder), holder)
+        assert outcome.result is Result.DONE
+        assert not stage.lives(holder.owner.root)
+        assert len(began) == 1
+        assert effect._doors == {}
+
+    play(root, scene)
+
+
+def test_a_kernel_that_executes_at_the_last_look_is_left_alone(root, signals):
+    """A cell sent while the devices were read withdraws the act; a person who asks gets it all the same."""
+
+    async def scene(stage):
+        holder, client = await stage.kernel()
+        means = stage.means()
+
+        async def look():
+            client.execute("import time; time.sleep(600)")
+            await until(lambda: stage.owners.look_again(holder.owner.key).state is OwnerState.EXECUTING, "executing")
+            return await stage.devices.look()
+
+        outcome = await KernelShutdown(**{**means, "look": look}).shut_down(verdict_on(holder), holder)
+        assert outcome.result is Result.WITHDRAWN
+        assert outcome.detail == "it is executing again"
+        assert stage.lives(holder.owner.root)
+        assert holder.owner.key.id in stage.room.kernels
+        outcome = await KernelShutdown(**means).shut_down(verdict_on(holder, asked=True), holder)
+        assert outcome.result is Result.DONE
+        assert outcome.by == "anna"
+        assert not stage.lives(holder.owner.root)
+        assert signals == []
+
+    play(root, scene)
+
+
+def test_a_restarted_kernel_is_another_process_and_left_alone(root):
+    """Also when a person asked: they meant what they saw."""
+
+    async def scene(stage):
+        holder, client = await stage.kernel()
+        await stage.room.kernels.restart_kernel(holder.owner.key.id, now=True)
+        await client.wait_for_ready(timeout=60)
+        outcome = await KernelShutdown(**stage.means()).shut_down(verdict_on(holder, asked=True), holder)
+        assert outcome.result is Result.WITHDRAWN
+        assert "restarted" in outcome.detail
+        assert stage.lives(stage.owners.look_again(holder.owner.key).root)
+
+    play(root, scene)
+
+
+class FakeKernels(dict):
+    """A kernel manager that does what it is told and notes it."""
+
+    async def shutdown_kernel(self, kernel_id, **how):
+        """Forget the kernel."""
+        self.pop(kernel_id)
+
+
+OWNER = Owner(OwnerKey(OwnerKind.KERNEL, "k"), "a.ipynb", ProcessKey(4194301, 7), OwnerState.IDLE, used_at=50.0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "by_rule", "when_asked"),
+    [
+        ({}, Result.DONE, Result.DONE),
+        ({"state": OwnerState.EXECUTING}, Result.WITHDRAWN, Result.DONE),
+        ({"used_at": 51.0}, Result.WITHDRAWN, Result.DONE),
+        ({"state": OwnerState.UNKNOWN}, Result.WITHDRAWN, Result.DONE),
+        ({"root": None}, Result.WITHDRAWN, Result.WITHDRAWN),
+        ({"root": ProcessKey(4194301, 8)}, Result.WITHDRAWN, Result.WITHDRAWN),
+        ({"root": ProcessKey(4194302, 7)}, Result.WITHDRAWN, Result.WITHDRAWN),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("asked", [False, True])
+def test_what_the_last_look_shows_decides(changed, by_rule, when_asked, asked):
+    """Use, execution and doubt withdraw a rule's act; another process withdraws a person's as well."""
+
+    async def scene():
+        kernels, clock, world = FakeKernels(k=1), FakeClock(), FakeProcesses()
+        holder = Holder(OWNER, (), (OWNER.root,))
+
+        async def processes():
+            return world.read()
+
+        effect = KernelShutdown(
+            kernel_manager=kernels,
+            owners=SimpleNamespace(look_again=lambda key: replace(OWNER, **changed)),
+            look=FakeDevices(world.identify).look,
+            processes=processes,
+            identify=world.identify,
+            clock=clock,
+            log=LOG,
+        )
+        outcome = await effect.shut_down(verdict_on(holder, asked=asked), holder)
+        assert outcome.result is (when_asked if asked else by_rule)
+        assert ("k" in kernels) == (outcome.result is Result.WITHDRAWN)
+
+    asyncio.run(scene())
+
+
+def test_devices_that_do_not_answer_leave_the_release_open_and_nobody_is_signalled(root, signals):
+    """Ended, but not verified; a survivor may hold something or not, so it is left alone."""
+
+    async def scene(stage):
+        holder, client = await stage.kernel()
+        child = await stage.stubborn_child(holder, client)
+        stage.devices.hold(child, 3 * GIB)
+        stage.devices.silent = True
+        holder = stage.used_now(replace(holder, tree=(*holder.tree, child)))
+        try:
+            outcome = await KernelShutdown(**stage.means()).shut_down(verdict_on(holder), holder)
+            assert outcome.result is Result.DONE
+            assert outcome.freed_bytes is None
+            assert "could not verify" in outcome.detail
+            assert signals == []
+            assert stage.lives(child)
+            assert not stage.lives(holder.owner.root)
+        finally:
+            os.kill(child.pid, signal.SIGKILL)
+
+    play(root, scene)
+
+
+def test_one_device_that_does_not_answer_is_enough_not_to_verify(root):
+    """A reading with a gap shows what is held, not what is free."""
+
+    async def scene(stage):
+        holder, _ = await stage.kernel()
+        stage.devices.gaps = (Gap("devices", "device 3 is lost"),)
+        outcome = await KernelShutdown(**stage.means()).shut_down(verdict_on(holder), holder)
+        assert outcome.result is Result.DONE
+        assert outcome.freed_bytes is None
+        assert "could not verify" in outcome.detail
+
+    play(root, scene)
+
+
+def test_memory_that_the_driver_does_not_tell_is_not_made_up(root):
+    """Listed before, not listed after: that much is said, and no number."""
+
+    async def scene(stage):
+        holder, _ = await stage.kernel()
+        stage.devices.hold(holder.owner.root, Unknown(Why.NOT_AVAILABLE))
+        outcome = await KernelShutdown(**stage.means()).shut_down(verdict_on(holder), holder)
+        assert outcome.freed_bytes is None
+        assert outcome.detail.endswith("the driver lists none of its processes any more")
+
+    play(root, scene)
+
+
+def test_two_who_shut_down_one_kernel_do_it_once(root):
+    """The second waits, and finds it gone."""
+
+    async def scene(stage):
+        holder, _ = await stage.kernel()
+        effect = KernelShutdown(**stage.means())
+        both = (effect.shut_down(verdict_on(holder, asked=asked), holder) for asked in (False, True))
+        first, second = await asyncio.gather(*both)
+        assert (first.result, second.result) == (Result.DONE, Result.ALREADY_GONE)
+
+    play(root, scene)
+
+
+def test_cancellation_passes_through_and_leaves_no_half_shutdown(root, jupyter_data):
+    """Whoever cancels is not held up; Jupyter's shutdown goes on to its end."""
+    provide_kernelspec(jupyter_data, "hanging", HangingProvisioner)
+
+    async def scene(stage):
+        holder, _ = await stage.kernel("hanging")
+        effect = KernelShutdown(**stage.means())
+        act = asyncio.ensure_future(effect.shut_down(verdict_on(holder), holder))
+        await until(lambda: effect._doors != {}, "the door is open")
+        act.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await act
+        HangingProvisioner.kind = True
+        await until(lambda: holder.owner.key.id not in stage.room.kernels, "shut down")
+        assert not stage.lives(holder.owner.root)
+
+    play(root, scene)
+
+
+def test_with_pending_kernels_the_end_is_waited_for(root):
+    """Jupyter's door answers at once there; the outcome does not."""
+
+    async def scene(stage):
+        holder, _ = await stage.kernel()
+        stage.room.kernels.use_pending_kernels = True
+        outcome = await KernelShutdown(**stage.means()).shut_down(verdict_on(holder), holder)
+        assert outcome.result is Result.DONE
+        assert not stage.lives(holder.owner.root)
+        assert stage.room.kernels.list_kernel_ids() == []
+        assert outcome.freed_bytes == 6 * GIB
+
+    play(root, scene)
+
+
+def test_a_kernel_elsewhere_is_shut_down_only_when_asked_and_nothing_is_claimed(root, jupyter_data):
+    """No rule may end what is not known; for a person Jupyter's door is open, and no memory is said to be free."""
+    provide_kernelspec(jupyter_data, "far", RemoteProvisioner)
+
+    async def scene(stage):
+        holder, _ = await stage.kernel("far")
+        effect = KernelShutdown(**stage.means())
+        outcome = await effect.shut_down(verdict_on(holder), holder)
+        assert outcome.result is Result.WITHDRAWN
+        outcome = await effect.shut_down(verdict_on(holder, asked=True), holder)
+        assert outcome.result is Result.DONE
+        assert outcome.freed_bytes is None
+        assert outcome.detail.endswith("it did not run here, so nothing could be verified")
+        assert stage.room.kernels.list_kernel_ids() == []
+
+    play(root, scene)
+
+
+def test_a_process_that_nothing_can_end_is_reported_and_not_waited_for_for_ever(root, monkeypatch):
+    """State D: it gets both signals, the waiting ends, and the outcome names it with what it holds."""
+
+    async def scene(stage):
+        holder, client = await stage.kernel()
+        child = await stage.stubborn_child(holder, client)
+        stage.devices.hold(child, 3 * GIB)
+        holder = stage.used_now(replace(holder, tree=(*holder.tree, child)))
+        means = stage.means()
+
+        def waits_in_the_driver(pid):
+            process = stage.identify(pid)
+            return replace(process, state="D") if process is not None and pid == child.pid else process
+
+        sent = []
+        monkeypatch.setattr(module, "send", lambda key, signum, _: sent.append(signum) or Sent.SENT)
+        means["identify"] = waits_in_the_driver
+        began = stage.clock.passed
+        try:
+            outcome = await KernelShutdown(**means, grace=60).shut_down(verdict_on(holder), holder)
+        finally:
+            os.kill(child.pid, signal.SIGKILL)
+        assert sent == [signal.SIGTERM, signal.SIGKILL]
+        assert 70 <= stage.clock.passed - began < 100
+        assert outcome.result is Result.DONE
+        (survivor,) = outcome.survivors
+        assert (survivor.key, survivor.device, survivor.state) == (child, GPU, "D")
+        assert outcome.freed_bytes == 6 * GIB
+        assert outcome.detail.endswith(f", but 3.0 GiB still held by pid {child.pid} (state D)")
+
+    play(root, scene)
+
+
+def test_a_signal_that_is_not_permitted_is_not_waited_for(root, monkeypatch):
+    """A survivor that runs as somebody else: no use waiting a minute for nothing."""
+
+    async def scene(stage):
+        holder, client = await stage.kernel()
+        child = await stage.stubborn_child(holder, client)
+        stage.devices.hold(child, 3 * GIB)
+        holder = stage.used_now(replace(holder, tree=(*holder.tree, child)))
+        monkeypatch.setattr(module, "send", lambda *_: Sent.NO_PERMISSION)
+        began = stage.clock.passed
+        try:
+            outcome = await KernelShutdown(**stage.means(), grace=60).shut_down(verdict_on(holder), holder)
+        finally:
+            os.kill(child.pid, signal.SIGKILL)
+        assert stage.clock.passed - began < 30
+        assert [survivor.key for survivor in outcome.survivors] == [child]
+
+    play(root, scene)
