@@ -270,8 +270,9 @@ def test_the_sidebar_missing_enabled_and_switched_off(alone: Path) -> None:
     assert (switched_off.level, switched_off.says) == (Level.NOTE, "Version 1.2.3 is installed and switched off.")
 
 
-def test_policy_files_are_checked(alone: Path) -> None:
+def test_policy_files_are_checked(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """None: a note. Fine: named with mode and digest. Broken: each problem with its place and remedy."""
+    monkeypatch.setattr("jupyter_core.paths.SYSTEM_CONFIG_PATH", [str(alone / "config")])
     (none,) = doctor.policies()
     assert none.level is Level.NOTE
     folder = alone / "config" / "gpu-guard" / "policy.d"

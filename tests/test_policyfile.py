@@ -454,9 +454,14 @@ def test_policy_files_are_found_site_first(tmp_path: Path) -> None:
     assert [path.name for path in found] == ["10-a.yaml", "20-b.yaml", "50-mine.yaml"]
 
 
-def test_jupyters_own_config_path_is_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without an argument the folders are those of `jupyter --paths`."""
-    monkeypatch.setenv("JUPYTER_CONFIG_PATH", str(tmp_path))
-    (tmp_path / "gpu-guard" / "policy.d").mkdir(parents=True)
-    (tmp_path / "gpu-guard" / "policy.d" / "a.yaml").write_text("version: 1\n")
-    assert tmp_path / "gpu-guard" / "policy.d" / "a.yaml" in discover()
+def test_the_sites_folders_are_searched_and_the_users_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an argument the folders are Jupyter's system paths: a policy is the site's, not the user's."""
+    for name in ("system", "user"):
+        (tmp_path / name / "gpu-guard" / "policy.d").mkdir(parents=True)
+        (tmp_path / name / "gpu-guard" / "policy.d" / "a.yaml").write_text("version: 1\n")
+    monkeypatch.setattr("jupyter_core.paths.SYSTEM_CONFIG_PATH", [str(tmp_path / "system")])
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path / "user"))
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", str(tmp_path / "user"))
+    found = discover()
+    assert tmp_path / "system" / "gpu-guard" / "policy.d" / "a.yaml" in found
+    assert tmp_path / "user" / "gpu-guard" / "policy.d" / "a.yaml" not in found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler
@@ -20,7 +20,7 @@ AUTH_RESOURCE = "gpu_guard"
 ANSWER_WITHIN = 10.0  # seconds; a longer shutdown goes on, and its outcome is in the report
 
 
-class GuardHandler(ExtensionHandlerMixin, APIHandler):  # type: ignore[misc]  # jupyter_server gives no types here
+class GuardHandler(ExtensionHandlerMixin, APIHandler):
     """What all routes share."""
 
     auth_resource = AUTH_RESOURCE
@@ -29,7 +29,8 @@ class GuardHandler(ExtensionHandlerMixin, APIHandler):  # type: ignore[misc]  # 
     @property
     def guard(self) -> Guard:
         """The guard of this server."""
-        return self.extensionapp.guard  # type: ignore[no-any-return]
+        extension: Any = self.extensionapp
+        return cast("Guard", extension.guard)
 
     @property
     def who(self) -> str:

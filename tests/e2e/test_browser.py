@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -12,9 +14,19 @@ from playwright.sync_api import expect
 from tests.driver import StandIn
 
 from .browser import Notebook, open_page, open_panel, picture
-from .lab import EMPTY_NOTEBOOK, GPU, Lab, start_ticks, until
+from .lab import EMPTY_NOTEBOOK, GPU, QUICK_POLICY, Lab, start_ticks, until
 
 pytestmark = pytest.mark.browser
+
+# A browser on a busy machine is slow: time enough between the warning and the end to press a button.
+UNHURRIED_POLICY = QUICK_POLICY.replace("for: 8s", "for: 10s").replace("12s", "30s")
+
+
+@pytest.fixture
+def lab(tmp_path: Path, driver: StandIn) -> Iterator[Lab]:
+    """A server under the unhurried policy."""
+    with Lab(tmp_path / "lab", driver=driver, policy=UNHURRIED_POLICY) as running:
+        yield running
 
 
 def _prepare(lab: Lab, *paths: str) -> None:
@@ -23,7 +35,7 @@ def _prepare(lab: Lab, *paths: str) -> None:
         (lab.root / path).write_text(json.dumps(EMPTY_NOTEBOOK), encoding="utf-8")
 
 
-def test_see_warn_keep_cull(lab: Lab, driver: StandIn) -> None:  # noqa: PLR0915  one story
+def test_see_warn_keep_cull(lab: Lab) -> None:  # noqa: PLR0915  one story
     """A person sees what each notebook holds, is warned, keeps one, loses the other and is told why; waves live on."""
     _prepare(lab, "work/train.ipynb", "work/forgotten.ipynb", "work/waves.ipynb")
     with open_page(lab, "lab") as page:
