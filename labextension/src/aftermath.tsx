@@ -10,8 +10,8 @@ import type { ILanguage } from './language';
 import { titleOf } from './rows';
 import type { Seen } from './seen';
 import type { IGpuGuard } from './tokens';
-import { reasonText } from './words';
-import type { WireOutcome, WireReport } from './wire';
+import { personText, reasonText } from './words';
+import type { WireOutcome, WireReason, WireReport } from './wire';
 
 /** JupyterLab cuts what is longer. */
 const LONGEST_MESSAGE = 140;
@@ -136,7 +136,7 @@ export function endText(outcome: WireOutcome, now: number, language: ILanguage):
   const name = shorten(titleOf(outcome), 48);
   return outcome.by === null
     ? trans.__('The kernel of %1 was shut down at %2 by rule %3.', name, when, outcome.rule)
-    : trans.__('The kernel of %1 was shut down at %2 at the request of %3.', name, when, outcome.by);
+    : trans.__('The kernel of %1 was shut down at %2 at the request of %3.', name, when, personText(outcome.by, trans));
 }
 
 /** What became of the memory. */
@@ -163,6 +163,11 @@ class Banner extends ReactWidget {
     this.node.setAttribute('role', 'status');
   }
 
+  /** Why, on which readings. Who asked for it is said in the headline. */
+  private get evidence(): WireReason[] {
+    return this.outcome.reasons.filter(reason => reason.code !== 'asked');
+  }
+
   protected render(): React.JSX.Element {
     const { trans } = this.language;
     return (
@@ -174,7 +179,7 @@ class Banner extends ReactWidget {
         <div className="jp-GpuGuard-BannerText">
           <strong>{endText(this.outcome, this.now, this.language)}</strong>
           <p>
-            {this.outcome.reasons.map(reason => reasonText(reason, this.now, this.language)).join(' ')}{' '}
+            {this.evidence.map(reason => reasonText(reason, this.now, this.language)).join(' ')}{' '}
             {freedText(this.outcome, this.language)}
           </p>
           <p>

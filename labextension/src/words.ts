@@ -52,6 +52,10 @@ class Facts {
     return fact;
   }
 
+  person(name: string): string {
+    return personText(this.word(name), this.trans);
+  }
+
   /** `: …` where there is something to add. */
   aside(name: string): string {
     const fact = this.facts[name];
@@ -100,7 +104,7 @@ const REASONS: Record<ReasonCode, (facts: Facts) => string> = {
     ),
   'state-warns-only': f =>
     f.trans.__('Its state is “%1”: by itself, nothing but a warning follows.', stateWord(f.word('state'), f.trans)),
-  leased: f => f.trans.__('%1 keeps it until %2%3.', f.word('by'), f.moment('until'), f.aside('reason')),
+  leased: f => f.trans.__('%1 keeps it until %2%3.', f.person('by'), f.moment('until'), f.aside('reason')),
   'notice-running': f => f.trans.__('The next step comes in %1 at the earliest.', f.span('wait_seconds')),
   'ladder-done': f => f.trans.__('All steps of the rule have been taken.'),
   belt: f =>
@@ -112,7 +116,7 @@ const REASONS: Record<ReasonCode, (facts: Facts) => string> = {
   acting: f => f.trans.__('A step is under way.'),
   'retry-later': f => f.trans.__('The last attempt failed. The next one comes in %1.', f.span('wait_seconds')),
   observing: f => f.trans.__('The guard only observes: nothing is ended.'),
-  asked: f => f.trans.__('%1 asked for it.', f.word('by'))
+  asked: f => f.trans.__('%1 asked for it.', f.person('by'))
 };
 
 /** The sentence for one reason; its English text where we have no words for it. */
@@ -126,6 +130,11 @@ export function reasonText(reason: WireReason, now: number, language: ILanguage)
     }
     throw error;
   }
+}
+
+/** A person's name. Jupyter gives those who come with a bare token a random one, which says nothing to anybody. */
+export function personText(name: string, trans: TranslationBundle): string {
+  return /^[0-9a-f]{32}$/.test(name) ? trans.__('Somebody') : name;
 }
 
 /** What an owner is doing, in a word. */

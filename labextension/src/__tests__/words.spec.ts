@@ -1,6 +1,6 @@
 import { english } from '../language';
 import { PROTECTIONS, REASON_CODES, WHYS, type WireOutcome } from '../wire';
-import { protectionText, reasonText, resultText, unknownText } from '../words';
+import { personText, protectionText, reasonText, resultText, unknownText } from '../words';
 import { after, GIB, NOW } from './fixtures';
 
 const FACTS = {
@@ -57,6 +57,11 @@ describe('the other words', () => {
 
   it.each(WHYS)('why %s has words', why => {
     expect(unknownText(why, english.trans)).not.toBe(why);
+  });
+
+  it('does not show the random name of a person who has none', () => {
+    expect(personText('8b69166468a24cb3a94262987d47dda2', english.trans)).toBe('Somebody');
+    expect(personText('anna', english.trans)).toBe('anna');
   });
 
   it('shows the bare word of a newer server', () => {
