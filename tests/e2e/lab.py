@@ -60,11 +60,13 @@ class Lab:
         driver: StandIn | None = None,
         options: tuple[str, ...] = (),
         interval: float = 1.0,
+        python: str = sys.executable,
     ) -> None:
         self.folder = folder
         self.root = folder / "root"
         self.log = folder / "server.log"
         self._driver = driver
+        self._python = python
         self._options = ["--GpuGuard.grace_time=3", *options, f"--GpuGuard.sample_interval={interval}"]
         for name in ("root", "home", "config", "runtime", "data", "settings"):
             (folder / name).mkdir(parents=True, exist_ok=True)
@@ -94,7 +96,7 @@ class Lab:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}/"
-        command = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
+        command = [self._python, "-m", "jupyter", "lab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
         command += [f"--port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={TOKEN}"]
         command += [f"--ServerApp.root_dir={self.root}", "--LabApp.expose_app_in_browser=True"]
         command += ["--JupyterNotebookApp.expose_app_in_browser=True", *self._options]
