@@ -66,7 +66,12 @@ class IopubEar:
     `deaf` is True while nothing can be said: the last message could not be read.
     """
 
-    def __init__(self, kernel: Any, hear: Callable[[Mapping[str, Any]], None], log: logging.Logger) -> None:
+    def __init__(
+        self,
+        kernel: Any,
+        hear: Callable[[Mapping[str, Any]], None],
+        log: logging.Logger | logging.LoggerAdapter[logging.Logger],
+    ) -> None:
         self.deaf = False
         self._hear = hear
         self._log = log

@@ -35,7 +35,11 @@ class KernelWatch:
     """Follows one kernel manager (`kernel`) through its restarts until `close`. Asks the kernel itself nothing."""
 
     def __init__(
-        self, kernel: Any, identify: Callable[[int], Process | None], clock: Clock, log: logging.Logger
+        self,
+        kernel: Any,
+        identify: Callable[[int], Process | None],
+        clock: Clock,
+        log: logging.Logger | logging.LoggerAdapter[logging.Logger],
     ) -> None:
         self.kernel = kernel
         self._identify = identify

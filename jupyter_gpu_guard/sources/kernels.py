@@ -39,7 +39,7 @@ class KernelOwners:
         clock: Clock,
         *,
         event_logger: Any = None,
-        log: logging.Logger | None = None,
+        log: logging.Logger | logging.LoggerAdapter[logging.Logger] | None = None,
     ) -> None:
         self._kernels = kernel_manager
         self._sessions = session_manager

@@ -9,14 +9,25 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from fake_clock import FakeClock
+from fake_clock import NOON, FakeClock
 from fake_devices import GIB, GPU, FakeDevices
 from fake_processes import FakeProcesses
 from kernel_room import HangingProvisioner, RaisingProvisioner, RemoteProvisioner, isolate, provide_kernelspec, until
 from shutdown_scene import LOG, shutdown_scene, verdict_on
 from tornado.web import HTTPError
 
-from jupyter_gpu_guard.core.model import Gap, Holder, Owner, OwnerKey, OwnerKind, OwnerState, ProcessKey, Unknown, Why
+from jupyter_gpu_guard.core.model import (
+    Gap,
+    Holder,
+    Owner,
+    OwnerKey,
+    OwnerKind,
+    OwnerState,
+    Process,
+    ProcessKey,
+    Unknown,
+    Why,
+)
 from jupyter_gpu_guard.core.verdict import Result
 from jupyter_gpu_guard.effects import shutdown as module
 from jupyter_gpu_guard.effects.shutdown import KernelShutdown
@@ -557,3 +568,54 @@ def test_a_signal_that_is_not_permitted_is_not_waited_for(root, monkeypatch):
         assert [survivor.key for survivor in outcome.survivors] == [child]
 
     play(root, scene)
+
+
+def test_what_a_survivor_starts_while_it_is_asked_to_end_is_ended_too(monkeypatch):
+    """On SIGTERM it begins another process in a session of its own, which takes the device over."""
+    kernel, survivor = Process(OWNER.root, 1, 1, 1, "S", NOON), Process(ProcessKey(4194302, 8), 1, 1, 1, "S", NOON)
+    successor = Process(ProcessKey(4194303, 99), survivor.key.pid, 4194303, 4194303, "S", NOON)
+    world, clock = FakeProcesses(kernel, survivor), FakeClock()
+    devices = FakeDevices(world.identify)
+    devices.hold(survivor.key, GIB)
+    sent = []
+
+    def send(key, signum, identify):
+        sent.append((key, signum))
+        if signum is signal.SIGTERM:
+            world.table[successor.key.pid] = successor
+            devices.hold(successor.key, GIB)
+        else:
+            del world.table[key.pid]
+        return Sent.SENT
+
+    class FakeEnding(FakeKernels):
+        async def shutdown_kernel(self, kernel_id, **how):
+            del world.table[kernel.key.pid]
+            self.pop(kernel_id)
+
+    async def processes():
+        return world.read()
+
+    async def sleep(seconds):
+        clock.advance(seconds)
+
+    monkeypatch.setattr(module, "send", send)
+    effect = KernelShutdown(
+        kernel_manager=FakeEnding(k=1),
+        owners=SimpleNamespace(look_again=lambda key: OWNER),
+        look=devices.look,
+        processes=processes,
+        identify=world.identify,
+        clock=clock,
+        log=LOG,
+        sleep=sleep,
+    )
+    holder = Holder(OWNER, (), (OWNER.root, survivor.key))
+    outcome = asyncio.run(effect.shut_down(verdict_on(holder), holder))
+    assert sent == [
+        (survivor.key, signal.SIGTERM),
+        (survivor.key, signal.SIGKILL),
+        (successor.key, signal.SIGKILL),
+    ]
+    assert outcome.survivors == ()
+    assert outcome.freed_bytes == GIB

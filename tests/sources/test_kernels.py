@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import time
@@ -10,11 +11,14 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import pytest
-from fake_clock import FakeClock
+from fake_clock import NOON, FakeClock
+from fake_processes import FakeProcesses
+from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from kernel_room import RemoteProvisioner, isolate, kernel_room, provide_kernelspec, until
 
 from jupyter_gpu_guard.core.model import OwnerKey, OwnerKind, OwnerState, Process, ProcessKey
-from jupyter_gpu_guard.sources.kernels import KernelOwners
+from jupyter_gpu_guard.sources.kernel_watch import KernelWatch
+from jupyter_gpu_guard.sources.kernels import KERNEL_ACTIONS, KernelOwners
 from jupyter_gpu_guard.sources.procfs import ProcfsProcesses
 
 
@@ -304,6 +308,53 @@ def test_a_kernel_elsewhere_has_no_process_here(root, jupyter_data):
             assert owner.used_at == 1000
 
     asyncio.run(scene())
+
+
+def test_the_restart_of_a_kernel_elsewhere_ends_what_ran_there(root, jupyter_data):
+    """Its process cannot be compared, so Jupyter's word for the restart is taken; that moment is the cell's end."""
+    provide_kernelspec(jupyter_data, "far", RemoteProvisioner)
+
+    async def scene():
+        async with watched_room(root) as (room, owners, clock):
+            kernel_id = await room.kernels.start_kernel(kernel_name="far")
+            client = await room.client(kernel_id)
+            client.execute("import time; time.sleep(300)")
+            await until(lambda: owners.look_again(key(kernel_id)).state is OwnerState.EXECUTING, "executing")
+            clock.advance(50)
+            word = {"action": "restart", "kernel_id": kernel_id, "status": "success", "msg": "restarted"}
+            room.events.emit(schema_id=KERNEL_ACTIONS, data=word)
+            await room.events.gather_listeners()
+            assert owners.look_again(key(kernel_id)).used_at == 1050
+
+    asyncio.run(scene())
+
+
+def test_another_process_of_the_same_kernel_does_not_inherit_its_cells():
+    """A restart that happened between two looks, without a word from the kernel itself."""
+
+    class FakeLocal(LocalProvisioner):
+        process = None
+        pid = None
+
+    table = FakeProcesses(*(Process(ProcessKey(pid, 7), 1, pid, pid, "S", NOON) for pid in (71, 72)))
+    provisioner = FakeLocal()
+    kernel = SimpleNamespace(execution_state="idle", provisioner=provisioner, iopub_port=0)
+    watch = KernelWatch(kernel, table.identify, FakeClock(), logging.getLogger(__name__))
+    provisioner.process, provisioner.pid = SimpleNamespace(pid=71, returncode=None), 71
+    assert watch.look().root == ProcessKey(71, 7)
+    watch._hear(
+        {
+            "header": {"msg_type": "execute_input"},
+            "parent_header": {"msg_type": "execute_request", "msg_id": "a"},
+            "content": {},
+        }
+    )
+    assert watch.look().state is OwnerState.EXECUTING
+    provisioner.process, provisioner.pid = SimpleNamespace(pid=72, returncode=None), 72
+    after = watch.look()
+    assert after.root == ProcessKey(72, 7)
+    assert after.state is not OwnerState.EXECUTING
+    assert after.used_at == 1000
 
 
 class FakeKernels(dict):
