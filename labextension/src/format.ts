@@ -45,14 +45,32 @@ export function duration(seconds: number, trans: TranslationBundle): string {
   return hours === 0 ? trans.__('%1 d', days) : trans.__('%1 d %2 h', days, hours);
 }
 
+interface IClock {
+  readonly time: Intl.DateTimeFormat;
+  readonly day: Intl.DateTimeFormat;
+}
+
+// Making a formatter costs far more than using it, and a panel has hundreds of moments.
+const clocks = new Map<string | undefined, IClock>();
+
+function clockOf(locale: string | undefined): IClock {
+  let clock = clocks.get(locale);
+  if (clock === undefined) {
+    clock = {
+      time: new Intl.DateTimeFormat(locale, { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' }),
+      day: new Intl.DateTimeFormat(locale, { day: 'numeric', month: 'short' })
+    };
+    clocks.set(locale, clock);
+  }
+  return clock;
+}
+
 /** A moment on the wall clock: the time today, with the date on any other day. `now` in milliseconds. */
 export function moment(iso: string, now: number, language: ILanguage): string {
   const then = new Date(iso);
-  const time = then.toLocaleTimeString(language.locale, { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' });
-  if (then.toDateString() === new Date(now).toDateString()) {
-    return time;
-  }
-  return `${then.toLocaleDateString(language.locale, { day: 'numeric', month: 'short' })}, ${time}`;
+  const { time, day } = clockOf(language.locale);
+  const at = time.format(then);
+  return then.toDateString() === new Date(now).toDateString() ? at : `${day.format(then)}, ${at}`;
 }
 
 /** Seconds from `now` (milliseconds) until `iso`; negative when it is past. */

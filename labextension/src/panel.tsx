@@ -27,6 +27,12 @@ export class GuardPanel extends ReactWidget {
       keep: (row, seconds) => actions.keep(row, seconds),
       stopKeeping: row => actions.stopKeeping(row),
       shutDown: row => actions.shutDown(row),
+      fold: owner => {
+        if (!this.unfolded.delete(owner)) {
+          this.unfolded.add(owner);
+        }
+        this.update();
+      },
       explain: async owner => (await model.explain(owner)).lines
     };
     const { trans } = language;
@@ -41,6 +47,7 @@ export class GuardPanel extends ReactWidget {
 
   /** Bring the row of `owner` into sight, unfolded. */
   reveal(owner: string): void {
+    this.unfolded.add(owner);
     this.revealed = { owner, turn: (this.revealed?.turn ?? 0) + 1 };
     this.update();
   }
@@ -67,7 +74,7 @@ export class GuardPanel extends ReactWidget {
   private draw(): React.JSX.Element {
     const { report, fault } = this.model;
     const { trans } = this.language;
-    const view = report && viewOf(report, this.model.now(), this.language);
+    const view = report && viewOf(report, this.model.now(), this.language, this.unfolded);
     return (
       <>
         <header className="jp-GpuGuard-Head">
@@ -113,6 +120,7 @@ export class GuardPanel extends ReactWidget {
   }
 
   private readonly askProblems = async (): Promise<string[]> => (await this.model.health()).problems;
+  private readonly unfolded = new Set<string>();
   private readonly doors: IRowDoors;
   private revealed: { owner: string; turn: number } | null = null;
 }

@@ -45,7 +45,8 @@ export interface IRow {
   readonly places: readonly IPlace[];
   readonly kept: boolean;
   readonly keepChoices: readonly IKeepChoice[];
-  readonly why: IWhy;
+  /** Only while it is unfolded. */
+  readonly why: IWhy | null;
 }
 
 const OFFERED_SECONDS = [1800, 3600, 7200, 14400, 28800];
@@ -69,7 +70,7 @@ export function holdsSomething(holder: WireHolder, report: WireReport): boolean 
 }
 
 /** All rows: what is about to be lost first, then by memory, then by name. */
-export function rowsOf(report: WireReport, now: number, language: ILanguage): IRow[] {
+export function rowsOf(report: WireReport, now: number, language: ILanguage, unfolded: ReadonlySet<string>): IRow[] {
   const deadlines = new Map(threats(report).map(({ owner, deadline }) => [owner, Date.parse(deadline)]));
   const place = (holder: WireHolder): number => deadlines.get(holder.owner) ?? Infinity;
   return report.holders
@@ -80,7 +81,10 @@ export function rowsOf(report: WireReport, now: number, language: ILanguage): IR
         compare(b.memory_bytes ?? Infinity, a.memory_bytes ?? Infinity) ||
         titleOf(a).localeCompare(titleOf(b))
     )
-    .map(holder => row(holder, report, now, language));
+    .map(holder => ({
+      ...row(holder, report, now, language),
+      why: unfolded.has(holder.owner) ? whyOf(holder, report, now, language) : null
+    }));
 }
 
 /** What may be asked for at once: the usual spans up to the longest, and the longest. */
@@ -107,7 +111,7 @@ function compare(a: number, b: number): number {
   return a === b ? 0 : a - b;
 }
 
-function row(holder: WireHolder, report: WireReport, now: number, language: ILanguage): IRow {
+function row(holder: WireHolder, report: WireReport, now: number, language: ILanguage): Omit<IRow, 'why'> {
   const { trans } = language;
   const folders = holder.notebook?.split('/').slice(0, -1) ?? [];
   return {
@@ -123,8 +127,7 @@ function row(holder: WireHolder, report: WireReport, now: number, language: ILan
     compute: reading(holder.compute_percent, holder.compute_percent_unknown, percent, trans),
     places: report.devices.length > 1 ? placesOf(holder, report, trans) : [],
     kept: holder.lease !== null,
-    keepChoices: keepChoices(holder.longest_keep_seconds, trans),
-    why: whyOf(holder, report, now, language)
+    keepChoices: keepChoices(holder.longest_keep_seconds, trans)
   };
 }
 

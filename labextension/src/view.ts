@@ -38,8 +38,13 @@ export interface IPanelView {
 const PAST_SHOWN = 8;
 const LATE_SECONDS = 30;
 
-/** `report` as it is shown at `now` (milliseconds on the server's clock). */
-export function viewOf(report: WireReport, now: number, language: ILanguage): IPanelView {
+/** `report` as it is shown at `now` (milliseconds on the server's clock), with the rows of these owners unfolded. */
+export function viewOf(
+  report: WireReport,
+  now: number,
+  language: ILanguage,
+  unfolded: ReadonlySet<string>
+): IPanelView {
   const { trans } = language;
   return {
     simulated: report.simulated,
@@ -50,7 +55,7 @@ export function viewOf(report: WireReport, now: number, language: ILanguage): IP
       key: `${gap.source} ${gap.since}`,
       text: trans.__('%1 (since %2)', gap.why, moment(gap.since, now, language))
     })),
-    rows: rowsOf(report, now, language),
+    rows: rowsOf(report, now, language, unfolded),
     quiet: quietOf(report, language),
     devices: devicesOf(report, trans),
     past: pastOf(report, now, language),

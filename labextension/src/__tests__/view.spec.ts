@@ -4,7 +4,8 @@ import { summaryOf, viewOf } from '../view';
 import type { WireHolder, WireReport } from '../wire';
 import { after, device, GIB, holder, NOW, notice, outcome, report, verdict } from './fixtures';
 
-const show = (changes: Partial<WireReport>): ReturnType<typeof viewOf> => viewOf(report(changes), NOW, english);
+const ALL = new Set(['kernel:k1']);
+const show = (changes: Partial<WireReport>): ReturnType<typeof viewOf> => viewOf(report(changes), NOW, english, ALL);
 const state = (changes: Partial<WireHolder>, more: Partial<WireReport> = {}): string =>
   show({ holders: [holder(changes)], ...more }).rows[0].state;
 
@@ -75,7 +76,7 @@ describe('a row', () => {
       ]
     }).rows;
     expect(row.compute).toEqual({ text: '–', title: 'Not known: the device or its driver does not offer this.' });
-    expect(row.why.unknowns).toEqual(['Compute: Not known: the device or its driver does not offer this.']);
+    expect(row.why?.unknowns).toEqual(['Compute: Not known: the device or its driver does not offer this.']);
     expect(row.tone).toBe('unknown');
   });
 
@@ -84,9 +85,13 @@ describe('a row', () => {
     const [row] = show({
       holders: [holder({ compute_percent: null, protections: ['unknown'], verdict: verdict({ reasons }) })]
     }).rows;
-    expect(row.why.reasons[0]).toContain('compute is not known');
-    expect(row.why.unknowns).toEqual([]);
-    expect(row.why.protections).toEqual([]);
+    expect(row.why?.reasons[0]).toContain('compute is not known');
+    expect(row.why?.unknowns).toEqual([]);
+    expect(row.why?.protections).toEqual([]);
+  });
+
+  it('works out its argument only while it is unfolded', () => {
+    expect(viewOf(report(), NOW, english, new Set()).rows[0].why).toBeNull();
   });
 
   it('splits its memory by device only where there are several', () => {
@@ -233,9 +238,9 @@ describe('the panel', () => {
 
   it('has an alarm whose words do not change with each poll', () => {
     const notices = [notice()];
-    const now = viewOf(report({ notices }), NOW, english).alarms;
+    const now = viewOf(report({ notices }), NOW, english, ALL).alarms;
     expect(now).toHaveLength(1);
-    expect(viewOf(report({ notices }), NOW + 5000, english).alarms).toEqual(now);
+    expect(viewOf(report({ notices }), NOW + 5000, english, ALL).alarms).toEqual(now);
   });
 });
 

@@ -12,6 +12,7 @@ export interface IRowDoors {
   readonly keep: (row: IRow, seconds: number) => Promise<void>;
   readonly stopKeeping: (row: IRow) => Promise<void>;
   readonly shutDown: (row: IRow) => Promise<void>;
+  readonly fold: (owner: string) => void;
   readonly explain: (owner: string) => Promise<readonly string[]>;
 }
 
@@ -25,14 +26,12 @@ interface IProps {
 
 /** One notebook, terminal or TensorBoard that holds GPU memory. */
 export const HolderRow = React.memo(function HolderRow({ row, revealed, doors, trans }: IProps): React.JSX.Element {
-  const [unfolded, setUnfolded] = React.useState(false);
   const [waiting, setWaiting] = React.useState(false);
   const node = React.useRef<HTMLLIElement>(null);
   const whyId = `jp-GpuGuard-why-${row.owner}`;
 
   React.useEffect(() => {
     if (revealed > 0) {
-      setUnfolded(true);
       node.current?.scrollIntoView({ block: 'nearest' });
       node.current?.focus();
     }
@@ -109,16 +108,16 @@ export const HolderRow = React.memo(function HolderRow({ row, revealed, doors, t
           type="button"
           className="jp-GpuGuard-Link"
           aria-label={trans.__('Why? %1', row.title)}
-          aria-expanded={unfolded}
+          aria-expanded={row.why !== null}
           aria-controls={whyId}
           onClick={() => {
-            setUnfolded(!unfolded);
+            doors.fold(row.owner);
           }}
         >
           {trans.__('Why?')}
         </button>
       </div>
-      {unfolded && <Why id={whyId} why={row.why} onExplain={() => doors.explain(row.owner)} trans={trans} />}
+      {row.why !== null && <Why id={whyId} why={row.why} onExplain={() => doors.explain(row.owner)} trans={trans} />}
     </li>
   );
 }, sameRow);
