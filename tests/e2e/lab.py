@@ -119,14 +119,14 @@ class Lab:
         """The server's pid."""
         return self._process.pid
 
-    def stop(self) -> None:
-        """End the server politely, and its kernels with it."""
+    def stop(self) -> int:
+        """End the server politely, and its kernels with it. Its exit status; negative: it had to be killed."""
         self._process.send_signal(signal.SIGTERM)
         try:
-            self._process.wait(30)
+            return self._process.wait(30)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            return self._process.wait()
 
     def _is_up(self) -> bool:
         if self._process.poll() is not None:

@@ -1,4 +1,4 @@
-"""A wheel in an environment with a plain JupyterLab, on a machine without a driver: all well, and said in one sentence."""
+"""A wheel in an environment with a plain JupyterLab, on a machine without a driver: all well, said in one sentence."""
 
 from __future__ import annotations
 
