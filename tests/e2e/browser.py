@@ -50,16 +50,17 @@ def open_page(lab: Lab, path: str, *, width: int = 1400, height: int = 900) -> I
 
 
 class Notebook:
-    """One notebook in JupyterLab, by name."""
+    """One notebook, by path; `opened`: the page shows it already, as in Notebook 7."""
 
-    def __init__(self, page: Page, path: str) -> None:
+    def __init__(self, page: Page, path: str, *, opened: bool = False) -> None:
         self._page = page
         self.path = path
         wait_for_lab(page)
-        page.evaluate(
-            "path => window.jupyterapp.commands.execute('docmanager:open', {path, factory: 'Notebook'})", path
-        )
-        self.activate()
+        if not opened:
+            page.evaluate(
+                "path => window.jupyterapp.commands.execute('docmanager:open', {path, factory: 'Notebook'})", path
+            )
+            self.activate()
         page.wait_for_function(
             """path => {
                 const widget = window.jupyterapp.shell.currentWidget;
