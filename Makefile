@@ -8,11 +8,12 @@ FRONT := jupyter_gpu_guard/labextension/package.json
 FRONT_SOURCES := $(wildcard labextension/src/*.ts labextension/src/*.tsx labextension/src/*/*.tsx labextension/src/*/*.ts \
 	labextension/style/* labextension/schema/*.json) labextension/package.json labextension/tsconfig.json
 
-.PHONY: help install run test test-python test-front lint format build clean
+.PHONY: help install run test test-python test-front screenshots lint format build clean
 
 help:
 	@echo "make run     install into $(VENV), build the front end, open JupyterLab with the extension"
 	@echo "make test    install what the tests need and run them all: Python, TypeScript, browser"
+	@echo "make screenshots  take the pictures of README and docs anew"
 	@echo "make lint    ruff, mypy, import-linter, eslint, prettier"
 	@echo "make format  put code into shape"
 	@echo "make build   sdist and wheel in dist/"
@@ -61,6 +62,13 @@ test-front: $(VENV)/.dev
 test-python: $(VENV)/.dev
 	scripts/chromium.sh
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(PYTEST_OPTIONS)
+
+# The pictures of README and docs, as the browser test sees them.
+screenshots: $(VENV)/.dev
+	scripts/chromium.sh
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -q tests/e2e/test_browser.py
+	mkdir -p docs/images
+	cp tests/output/{sidebar,warning,aftermath}.png docs/images/
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
