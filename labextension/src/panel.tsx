@@ -5,7 +5,7 @@ import type { GuardActions } from './actions';
 import { Absence, headline } from './components/Absence';
 import { Body } from './components/Body';
 import { Card } from './components/Card';
-import type { IRowDoors } from './components/HolderRow';
+import type { IRowDoors } from './components/RowActions';
 import { FirstReading } from './components/FirstReading';
 import { duration } from './format';
 import { guardIcon } from './icons';

@@ -3,8 +3,9 @@ import React from 'react';
 import type { IPanelView, IRemark } from '../view';
 import { Card } from './Card';
 import { DeviceCard } from './DeviceCard';
-import { HolderRow, type IRowDoors } from './HolderRow';
+import { HolderRow } from './HolderRow';
 import { Past } from './Past';
+import type { IRowDoors } from './RowActions';
 
 interface IProps {
   readonly view: IPanelView;

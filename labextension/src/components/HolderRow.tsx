@@ -2,19 +2,9 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { type ReadonlyJSONValue, JSONExt } from '@lumino/coreutils';
 import React from 'react';
 import type { IRow } from '../rows';
-import { KeepButton } from './KeepButton';
 import { Reading } from './Reading';
+import { type IRowDoors, RowActions } from './RowActions';
 import { Why } from './Why';
-
-/** What a row can ask for. The object stays the same for the life of the panel. */
-export interface IRowDoors {
-  readonly open: (path: string) => void;
-  readonly keep: (row: IRow, seconds: number) => Promise<void>;
-  readonly stopKeeping: (row: IRow) => Promise<void>;
-  readonly shutDown: (row: IRow) => Promise<void>;
-  readonly fold: (owner: string) => void;
-  readonly explain: (owner: string) => Promise<readonly string[]>;
-}
 
 interface IProps {
   readonly row: IRow;
@@ -26,7 +16,6 @@ interface IProps {
 
 /** One notebook, terminal or TensorBoard that holds GPU memory. */
 export const HolderRow = React.memo(function HolderRow({ row, revealed, doors, trans }: IProps): React.JSX.Element {
-  const [waiting, setWaiting] = React.useState(false);
   const node = React.useRef<HTMLLIElement>(null);
   const whyId = `jp-GpuGuard-why-${row.owner}`;
 
@@ -36,13 +25,6 @@ export const HolderRow = React.memo(function HolderRow({ row, revealed, doors, t
       node.current?.focus();
     }
   }, [revealed]);
-
-  const wait = (act: Promise<void>): void => {
-    setWaiting(true);
-    void act.finally(() => {
-      setWaiting(false);
-    });
-  };
 
   return (
     <li
@@ -70,53 +52,7 @@ export const HolderRow = React.memo(function HolderRow({ row, revealed, doors, t
         </div>
       ))}
       <div className="jp-GpuGuard-State">{row.state}</div>
-      <div className="jp-GpuGuard-Actions">
-        <KeepButton
-          title={row.title}
-          choices={row.keepChoices}
-          disabled={waiting}
-          onKeep={seconds => {
-            wait(doors.keep(row, seconds));
-          }}
-          trans={trans}
-        />
-        {row.kept && (
-          <button
-            type="button"
-            className="jp-GpuGuard-Button"
-            aria-label={trans.__('Stop keeping %1', row.title)}
-            disabled={waiting}
-            onClick={() => {
-              wait(doors.stopKeeping(row));
-            }}
-          >
-            {trans.__('Stop keeping')}
-          </button>
-        )}
-        <button
-          type="button"
-          className="jp-GpuGuard-Button"
-          aria-label={trans.__('Shut down %1', row.title)}
-          disabled={waiting}
-          onClick={() => {
-            wait(doors.shutDown(row));
-          }}
-        >
-          {trans.__('Shut down')}
-        </button>
-        <button
-          type="button"
-          className="jp-GpuGuard-Link"
-          aria-label={trans.__('Why? %1', row.title)}
-          aria-expanded={row.why !== null}
-          aria-controls={whyId}
-          onClick={() => {
-            doors.fold(row.owner);
-          }}
-        >
-          {trans.__('Why?')}
-        </button>
-      </div>
+      <RowActions row={row} whyId={whyId} doors={doors} trans={trans} />
       {row.why !== null && <Why id={whyId} why={row.why} onExplain={() => doors.explain(row.owner)} trans={trans} />}
     </li>
   );

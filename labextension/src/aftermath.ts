@@ -1,0 +1,112 @@
+import type { DocumentRegistry, DocumentWidget } from '@jupyterlab/docregistry';
+import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
+import type { INotifier } from './actions';
+import { Banner } from './components/Banner';
+import { endText, freedText, isEnd, lastEnd } from './endings';
+import { shorten } from './format';
+import type { ILanguage } from './language';
+import type { Seen } from './seen';
+import type { IGpuGuard } from './tokens';
+import type { WireOutcome, WireReport } from './wire';
+
+/** JupyterLab cuts what is longer. */
+const LONGEST_MESSAGE = 140;
+/** More at once than this come as one notification. */
+const SINGLE_TOASTS = 3;
+
+/**
+ * Says in the notebook what was done to its kernel, and why. It only looks and writes: nothing here touches a session,
+ * so an open notebook stays without a kernel until its person chooses one.
+ */
+export class Aftermath implements DocumentRegistry.IWidgetExtension<DocumentWidget, DocumentRegistry.IModel> {
+  constructor(
+    private readonly guard: IGpuGuard,
+    /** What a person has put away. */
+    private readonly seen: Seen,
+    /** What this browser has been told by a notification. */
+    private readonly told: Seen,
+    private readonly notifier: INotifier,
+    private readonly language: ILanguage,
+    private readonly show: () => void
+  ) {
+    guard.changed.connect(() => {
+      this.update();
+    });
+  }
+
+  /** Called for every notebook that is opened. */
+  createNew(widget: DocumentWidget, context: DocumentRegistry.IContext<DocumentRegistry.IModel>): IDisposable {
+    const place: IPlace = { widget, path: () => context.localPath, banner: null };
+    this.places.add(place);
+    this.update();
+    return new DisposableDelegate(() => {
+      this.places.delete(place);
+    });
+  }
+
+  /** Bring banners and notifications in line with the report. */
+  update(): void {
+    const report = this.guard.report;
+    if (report === null) {
+      return;
+    }
+    for (const place of this.places) {
+      this.post(place, lastEnd(report, place.path()));
+    }
+    this.announce(report);
+  }
+
+  private post(place: IPlace, outcome: WireOutcome | null): void {
+    const wanted = outcome !== null && !this.seen.has(outcome.id) ? outcome : null;
+    if (place.banner?.outcome.id === wanted?.id) {
+      return;
+    }
+    place.banner?.dispose();
+    place.banner = null;
+    if (wanted !== null) {
+      const banner = new Banner(wanted, this.guard.now(), this.language, this.show, () => {
+        this.putAway(wanted);
+      });
+      place.banner = banner;
+      place.widget.contentHeader.addWidget(banner);
+    }
+  }
+
+  /** With the latest, the earlier ones of the same notebook are put away too. */
+  private putAway(outcome: WireOutcome): void {
+    const ends = (this.guard.report?.outcomes ?? []).filter(
+      other => isEnd(other) && other.notebook === outcome.notebook
+    );
+    this.seen.add(outcome.id, ...ends.map(other => other.id));
+    this.update();
+  }
+
+  private announce(report: WireReport): void {
+    const { trans } = this.language;
+    const fresh = report.outcomes.filter(
+      // Who pressed the button knows; the banner tells the others.
+      outcome => isEnd(outcome) && outcome.by === null && !this.told.has(outcome.id) && !this.seen.has(outcome.id)
+    );
+    if (fresh.length === 0) {
+      return;
+    }
+    this.told.add(...fresh.map(outcome => outcome.id));
+    const options = { autoClose: false as const, actions: [{ label: trans.__('Show'), callback: this.show }] };
+    if (fresh.length > SINGLE_TOASTS) {
+      this.notifier.warning(trans._n('%1 kernel was shut down.', '%1 kernels were shut down.', fresh.length), options);
+    } else {
+      for (const outcome of fresh) {
+        const text = `${endText(outcome, this.guard.now(), this.language)} ${freedText(outcome, this.language)}`;
+        this.notifier.warning(shorten(text, LONGEST_MESSAGE), options);
+      }
+    }
+  }
+
+  private readonly places = new Set<IPlace>();
+}
+
+interface IPlace {
+  readonly widget: DocumentWidget;
+  readonly path: () => string;
+  banner: Banner | null;
+}

@@ -1,0 +1,81 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import React from 'react';
+import type { IRow } from '../rows';
+import { KeepButton } from './KeepButton';
+
+/** What a row can ask for. The object stays the same for the life of the panel. */
+export interface IRowDoors {
+  readonly open: (path: string) => void;
+  readonly keep: (row: IRow, seconds: number) => Promise<void>;
+  readonly stopKeeping: (row: IRow) => Promise<void>;
+  readonly shutDown: (row: IRow) => Promise<void>;
+  readonly fold: (owner: string) => void;
+  readonly explain: (owner: string) => Promise<readonly string[]>;
+}
+
+interface IProps {
+  readonly row: IRow;
+  readonly whyId: string;
+  readonly doors: IRowDoors;
+  readonly trans: TranslationBundle;
+}
+
+/** The buttons of one row. While an act is under way none can be pressed twice. */
+export function RowActions({ row, whyId, doors, trans }: IProps): React.JSX.Element {
+  const [waiting, setWaiting] = React.useState(false);
+  const wait = (act: Promise<void>): void => {
+    setWaiting(true);
+    void act.finally(() => {
+      setWaiting(false);
+    });
+  };
+  return (
+    <div className="jp-GpuGuard-Actions">
+      <KeepButton
+        title={row.title}
+        choices={row.keepChoices}
+        disabled={waiting}
+        onKeep={seconds => {
+          wait(doors.keep(row, seconds));
+        }}
+        trans={trans}
+      />
+      {row.kept && (
+        <button
+          type="button"
+          className="jp-GpuGuard-Button"
+          aria-label={trans.__('Stop keeping %1', row.title)}
+          disabled={waiting}
+          onClick={() => {
+            wait(doors.stopKeeping(row));
+          }}
+        >
+          {trans.__('Stop keeping')}
+        </button>
+      )}
+      <button
+        type="button"
+        className="jp-GpuGuard-Button"
+        aria-label={trans.__('Shut down %1', row.title)}
+        disabled={waiting}
+        onClick={() => {
+          wait(doors.shutDown(row));
+        }}
+      >
+        {trans.__('Shut down')}
+      </button>
+      <button
+        type="button"
+        className="jp-GpuGuard-Link"
+        aria-label={trans.__('Why? %1', row.title)}
+        aria-expanded={row.why !== null}
+        aria-controls={whyId}
+        onClick={() => {
+          doors.fold(row.owner);
+        }}
+      >
+        {trans.__('Why?')}
+      </button>
+    </div>
+  );
+}

@@ -1,0 +1,40 @@
+import { bytes, moment, shorten } from './format';
+import type { ILanguage } from './language';
+import { titleOf } from './rows';
+import { personText } from './words';
+import type { WireOutcome, WireReport } from './wire';
+
+/** Whether this is a kernel that was shut down, and not merely a try or a rehearsal. */
+export function isEnd(outcome: WireOutcome): boolean {
+  return outcome.action === 'shutdown' && outcome.result === 'done';
+}
+
+/** The latest time the kernel of the notebook at `path` was shut down. */
+export function lastEnd(report: WireReport, path: string): WireOutcome | null {
+  return report.outcomes
+    .filter(outcome => isEnd(outcome) && outcome.notebook === path)
+    .reduce<WireOutcome | null>(
+      (latest, outcome) => (latest === null || Date.parse(outcome.at) > Date.parse(latest.at) ? outcome : latest),
+      null
+    );
+}
+
+/** What happened, when, by which rule or whom. */
+export function endText(outcome: WireOutcome, now: number, language: ILanguage): string {
+  const { trans } = language;
+  const when = moment(outcome.at, now, language);
+  const name = shorten(titleOf(outcome), 48);
+  return outcome.by === null
+    ? trans.__('The kernel of %1 was shut down at %2 by rule %3.', name, when, outcome.rule)
+    : trans.__('The kernel of %1 was shut down at %2 at the request of %3.', name, when, personText(outcome.by, trans));
+}
+
+/** What became of the memory. */
+export function freedText(outcome: WireOutcome, { trans }: ILanguage): string {
+  if (outcome.survivors.length > 0) {
+    return trans.__('Not all of its memory is free yet: process %1 still holds some.', outcome.survivors.join(', '));
+  }
+  return outcome.freed_bytes === null
+    ? trans.__('How much memory this freed is not known.')
+    : trans.__('GPU memory freed: %1.', bytes(outcome.freed_bytes));
+}
