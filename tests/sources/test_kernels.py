@@ -41,6 +41,16 @@ def key(kernel_id):
     return OwnerKey(OwnerKind.KERNEL, kernel_id)
 
 
+async def idle_after(owners, kernel_id, used_at):
+    """Wait until everybody has heard the end of the cell that ended at `used_at`: this guard, and the server."""
+
+    def over():
+        owner = owners.look_again(key(kernel_id))
+        return owner.state is OwnerState.IDLE and owner.used_at == used_at
+
+    await until(over, "the end of the cell was heard")
+
+
 @asynccontextmanager
 async def watched_room(root, *, early=True, processes=None):
     """A room, and Owners that watch it on a clock that stands still."""
@@ -75,8 +85,7 @@ def test_a_notebook_is_named_and_its_kernel_identified(root):
             assert (owner.name, owner.notebook, owner.kernelspec) == ("gpu.ipynb", "lectures/gpu.ipynb", "python3")
             assert owner.root == process.key
             assert owner.started_at == process.started_at
-            await until(lambda: owners.look_again(owner.key).state is OwnerState.IDLE, "idle")
-            assert owners.look_again(owner.key).used_at == 1005
+            await idle_after(owners, kernel_id, 1005)
             clock.advance(60)
             assert owners.look_again(owner.key).used_at == 1005
 
@@ -115,8 +124,7 @@ def test_a_cell_that_runs_is_seen_although_the_server_says_idle(root):
             assert owner.state is OwnerState.EXECUTING
             assert owner.used_at is None
             await kernel.interrupt_kernel()
-            await until(lambda: owners.look_again(key(kernel_id)).state is OwnerState.IDLE, "idle")
-            assert owners.look_again(key(kernel_id)).used_at is not None
+            await idle_after(owners, kernel_id, 1000)
 
     asyncio.run(scene())
 
@@ -129,10 +137,11 @@ def test_a_silent_snippet_is_not_use(root):
             kernel_id = await room.notebook("quiet.ipynb")
             client = await room.client(kernel_id)
             await room.run(client, "1 + 1")
-            await until(lambda: owners.look_again(key(kernel_id)).used_at == 1000, "the first cell")
+            await idle_after(owners, kernel_id, 1000)
             clock.advance(100)
             await room.run(client, "2 + 2", silent=True)
             await room.run(client, "import sys", silent=True, store_history=False)
+            await asyncio.sleep(0.2)  # what is still on its way about them
             await until(lambda: owners.look_again(key(kernel_id)).state is OwnerState.IDLE, "idle")
             assert owners.look_again(key(kernel_id)).used_at == 1000
 
@@ -147,7 +156,7 @@ def test_a_cell_that_ran_before_the_first_reading_is_remembered(root):
             kernel_id = await room.notebook("early.ipynb")
             client = await room.client(kernel_id)
             await room.run(client, "1 + 1")
-            await until(lambda: room.kernels.get_kernel(kernel_id).execution_state == "idle", "idle")
+            await until(lambda: owners._watches[kernel_id]._executions.used_at is not None, "heard without a look")
             clock.advance(100)
             (owner,) = await owners.read()
             assert owner.used_at == 1000
@@ -230,8 +239,7 @@ def test_a_restart_gives_a_new_process_and_ends_what_ran(root):
             assert after.used_at == 1050
             clock.advance(50)
             await room.run(client, "2 + 2")
-            await until(lambda: owners.look_again(key(kernel_id)).used_at == 1100, "heard again")
-            assert owners.look_again(key(kernel_id)).state is OwnerState.IDLE
+            await idle_after(owners, kernel_id, 1100)
 
     asyncio.run(scene())
 
@@ -301,7 +309,7 @@ def test_a_kernel_elsewhere_has_no_process_here(root, jupyter_data):
             client = await room.client(kernel_id)
             await room.run(client, "1 + 1")
             assert room.kernels.get_kernel(kernel_id).provisioner.pid is not None
-            await until(lambda: owners.look_again(key(kernel_id)).state is OwnerState.IDLE, "idle")
+            await idle_after(owners, kernel_id, 1000)
             (owner,) = await owners.read()
             assert owner.root is None
             assert owner.started_at is None
