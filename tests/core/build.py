@@ -35,7 +35,7 @@ from jupyter_gpu_guard.core.window import Peak, Window, Windows
 from jupyter_gpu_guard.quantities import parse_duration, parse_size
 
 # The same examples at each run: a failure in CI is a failure here.
-steady = settings(derandomize=True, deadline=None, database=None, max_examples=60)
+steady = settings(derandomize=True, deadline=None, database=None, max_examples=40)
 
 GIB = float(2**30)
 NOON = datetime(2030, 5, 1, 12, 0, tzinfo=timezone.utc)

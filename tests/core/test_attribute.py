@@ -470,7 +470,7 @@ def worlds(draw: st.DrawFn) -> list[Snapshot]:
 
 
 @steady
-@given(worlds(), st.randoms(use_true_random=False))
+@given(worlds(), st.integers(0, 999).map(random.Random))
 def test_the_order_of_input_is_irrelevant(pictures: list[Snapshot], chance: random.Random) -> None:
     """Shuffled devices, clients, processes and owners give the same holders, strangers and lineage."""
 
