@@ -61,13 +61,11 @@ def _serve(*, namespaced: bool, prelude: str) -> None:
     from jupyter_gpu_guard.sources.nvml import NvmlDevices
 
     exec(prelude, {})
-    ahead = wall_ahead = 0.0
-    devices = NvmlDevices(
-        lambda: time.monotonic() + ahead, lambda: time.time() + ahead + wall_ahead, namespaced=namespaced
-    )
+    now = ahead = wall_ahead = 0.0  # seconds; a clock that the machine's own wall clock cannot disturb
+    devices = NvmlDevices(lambda: now + ahead, lambda: now + ahead + wall_ahead, namespaced=namespaced)
     for line in sys.stdin:
         first, second, command, *rest = line.split()
-        ahead, wall_ahead = float(first), float(second)
+        now, ahead, wall_ahead = time.monotonic(), float(first), float(second)
         answer: object = None
         if command == "read":
             answer = devices.read()

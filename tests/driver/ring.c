@@ -70,10 +70,12 @@ struct samples *ring_read(int index, const char *function, unsigned long long la
             add_sample(&samples, clients[i].reported_pid, (unsigned long long)(newest * SLOT_US + offset), 65535);
         }
     }
-    if (fault_is_on(index, "ghost_samples", function, NULL)) {
-        /* Known: rows without a pid, and rows of processes that are in no list, come back. */
+    char ghost[64];
+    if (fault_is_on(index, "ghost_samples", function, ghost)) {
+        /* Known: rows without a pid, and rows of processes that are in no list or have ended, come back. */
         add_sample(&samples, 0, (unsigned long long)(newest * SLOT_US + offset), 55);
-        add_sample(&samples, 4000000, (unsigned long long)(newest * SLOT_US + offset), 77);
+        add_sample(&samples, atoi(ghost) > 1 ? (unsigned)atoi(ghost) : 4000000,
+                   (unsigned long long)(newest * SLOT_US + offset), 77);
     }
     if (fault_is_on(index, "zero_stamps", function, NULL)) {
         for (size_t i = 0; i < samples.count; i++) {

@@ -314,13 +314,31 @@ def test_in_a_container_samples_of_unlisted_processes_make_absence_unknown(
     assert client(next_reading(nvml), idle).compute == 0
 
 
+def test_in_a_container_the_last_samples_of_a_process_that_ended_are_no_riddle(
+    open_nvml: Callable[..., NvmlApart], driver: StandIn, programs: list[GpuProgram], idle: int
+) -> None:
+    """The ring keeps them for a while; whoever was listed a moment ago is known."""
+    ending = programs[1]
+    declare_for(ending.pid, Declaration({0: GIB}, (busy(0),)), driver.folder)
+    nvml = open_nvml(namespaced=True)
+    nvml.read()
+    settled(nvml, ending.pid, lambda compute: compute == BUSY)
+    driver.fault(f"0 ghost_samples {ending.pid}")
+    ending.bury()
+    a_moment_later = now_us() + 300_000
+    until(lambda: now_us() > a_moment_later)  # the driver has taken a new sample
+    seen = next_reading(nvml)
+    assert ending.pid not in {client.pid for client in seen.clients}
+    assert client(seen, idle).compute == 0
+
+
 def test_in_a_container_pids_of_the_host_are_nobody(
     open_nvml: Callable[..., NvmlApart], driver: StandIn, idle: int
 ) -> None:
     """A list that keeps naming processes which do not exist here is the host's: none of its pids means what it says."""
     declare_for(idle, Declaration({0: GIB}, reported_pid=4_000_000), driver.folder)
     nvml = open_nvml(namespaced=True)
-    nvml.read()
+    assert nvml.read().gaps == ()  # it might have ended just now
     seen = next_reading(nvml)
     (gap,) = seen.gaps
     assert gap.source == "devices"
@@ -482,6 +500,22 @@ def test_a_driver_that_does_not_start_is_one_sentence(
     driver.fault()
     nvml.ahead += 300
     assert client(nvml.read(), idle).memory == 2 * GIB
+
+
+def test_after_good_readings_the_next_trouble_is_tried_again_soon(nvml: NvmlApart, driver: StandIn, idle: int) -> None:
+    """Old troubles do not make a new one last longer."""
+    driver.fault("global init_error UNKNOWN")
+    for _ in range(5):
+        nvml.ahead += 300
+        gap_of(nvml.read())
+    driver.fault()
+    nvml.ahead += 300
+    nvml.read()
+    driver.fault("all error UNINITIALIZED")
+    gap_of(next_reading(nvml))
+    driver.fault()
+    nvml.ahead += 0.1
+    assert client(next_reading(nvml), idle).memory == 2 * GIB
 
 
 @pytest.mark.parametrize("error", ["UNINITIALIZED", "LIB_RM_VERSION_MISMATCH", "DRIVER_NOT_LOADED"])
