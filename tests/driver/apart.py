@@ -41,7 +41,7 @@ class NvmlApart:
         self._ask("close")
 
     def cost(self, times: int) -> float:
-        """CPU seconds of one reading over there, of so many in a row."""
+        """CPU seconds of one reading over there, the mean of so many, five seconds apart by its clock."""
         return self._ask(f"cost {times}")
 
     def bury(self) -> None:
@@ -74,6 +74,7 @@ def _serve(*, namespaced: bool, prelude: str) -> None:
         elif command == "cost":
             before = time.process_time()
             for _ in range(int(rest[0])):
+                now += 5
                 devices.read()
             answer = (time.process_time() - before) / int(rest[0])
         print(base64.b64encode(pickle.dumps(answer)).decode(), flush=True)
