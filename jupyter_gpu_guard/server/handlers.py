@@ -34,8 +34,9 @@ class GuardHandler(ExtensionHandlerMixin, APIHandler):
 
     @property
     def who(self) -> str:
-        """The name of whoever asks."""
-        return str(getattr(self.current_user, "username", "") or "somebody")
+        """The name of whoever asks, for people: with a token alone, Jupyter makes up a user name that says nothing."""
+        user = self.current_user
+        return str(getattr(user, "display_name", "") or getattr(user, "username", "") or "somebody")
 
     def owner(self, text: str) -> OwnerKey:
         """The owner named in the path. 404 with a sentence if there is none."""
