@@ -61,6 +61,7 @@ def _judge_one(holder: Holder, bench: Bench) -> Verdict:
         protections=protections(holder, rule, lease),
         idle_for=_idle_for(holder, rule, window),
         notice=rule.notice.total_seconds(),
+        compute_below=rule.idle.compute_below,
     )
     spared = _spared(holder, rule, bench.ledger.cases.get(owner.key), lease, window)
     if spared is not None:
@@ -102,7 +103,8 @@ def _weigh(verdict: Verdict, holder: Holder, rule: Rule, case: Case | None, now:
         facts = {"compute_percent": compute, "compute_below_percent": idle.compute_below}
         return replace(verdict, reasons=(Reason(Code.COMPUTING, facts),))
 
-    idle_for = verdict.idle_for or 0.0
+    idle_for = verdict.idle_for
+    assert idle_for is not None  # noqa: S101  known where memory and compute are
     ladder, cut = _ladder(holder, rule)
     evidence = {
         "idle_seconds": idle_for,

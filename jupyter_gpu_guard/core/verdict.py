@@ -60,7 +60,7 @@ class Verdict:
     `stage` is the rung of the ladder (0-based) that is due now or, for keep, that comes next; None: none will come.
     `next_action` is what follows, and `deadline` the monotonic time at which it may come at the earliest; for a loss,
     nothing is lost before it. `idle_for` is in seconds (None: not known). `notice` is how long (seconds) before a loss
-    a warning must have been delivered.
+    a warning must have been delivered. `compute_below` (percent) is what the last look before an act is held against.
     """
 
     owner: OwnerKey
@@ -74,6 +74,7 @@ class Verdict:
     deadline: float | None = None
     idle_for: float | None = None
     notice: float | None = None
+    compute_below: float | None = None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jupyter_gpu_guard.core.model import DeviceState, ProcessKey, Reading, is_known, total
+from jupyter_gpu_guard.core.model import DeviceState, ProcessKey, Reading, highest, is_known, total
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -38,7 +38,7 @@ def with_descendants(tree: Iterable[ProcessKey], processes: Mapping[int, Process
 
 @dataclass(frozen=True)
 class Grip:
-    """One process of a kernel that the driver lists on a device, with the bytes it holds there.
+    """One process of a kernel that the driver lists on a device, and what it holds and computes there.
 
     `process` None: it is listed, and yet there is no such process any more.
     """
@@ -47,6 +47,7 @@ class Grip:
     device: str
     memory: Reading
     process: Process | None
+    compute: Reading = 0.0
 
     @property
     def can_be_ended(self) -> bool:
@@ -65,6 +66,11 @@ class Held:
     def memory(self) -> Reading:
         """Bytes over all devices."""
         return total(grip.memory for grip in self.grips)
+
+    @property
+    def compute(self) -> Reading:
+        """Percent, of the busiest of its processes."""
+        return highest(grip.compute for grip in self.grips)
 
     @property
     def devices(self) -> frozenset[str]:
@@ -87,7 +93,7 @@ def what_is_held(
         if client.pid in known:
             process = identify(client.pid)
             if process is None or process.key == known[client.pid]:
-                grips.append(Grip(known[client.pid], client.device, client.memory, process))
+                grips.append(Grip(known[client.pid], client.device, client.memory, process, client.compute))
     answering = {device.uuid for device in seen.devices if device.state is DeviceState.OK}
     return Held(tuple(grips), whole=not seen.gaps and devices <= answering)
 

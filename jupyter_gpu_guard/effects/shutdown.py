@@ -89,7 +89,7 @@ class KernelShutdown:
         now = self._owners.look_again(verdict.owner)
         if now is None:
             return outcome_of(verdict, holder, self._clock, Result.ALREADY_GONE, "it had ended by itself")
-        why = _why_not(verdict, holder, now)
+        why = _why_not(verdict, holder, now) or _why_not_by_devices(verdict, before)
         if why is not None:
             return outcome_of(verdict, holder, self._clock, Result.WITHDRAWN, why)
         try:
@@ -213,13 +213,22 @@ def _why_not(verdict: Verdict, holder: Holder, now: Owner) -> str | None:
         return None
     if verdict.root is None:
         return "its process is not known"
-    if now.state is OwnerState.EXECUTING:
+    if now.state is OwnerState.EXECUTING and holder.owner.state is not OwnerState.EXECUTING:
         return "it is executing again"
     if now.state is OwnerState.UNKNOWN and holder.owner.state is not OwnerState.UNKNOWN:
         return "what it does is not known any more"
     if now.used_at is not None and (holder.owner.used_at is None or now.used_at > holder.owner.used_at):
         return "it has been used since"
     return None
+
+
+def _why_not_by_devices(verdict: Verdict, before: Held | None) -> str | None:
+    """Why an automatic act is withdrawn for what the devices show at the last look, or None."""
+    if asked_by(verdict) is not None or verdict.compute_below is None:
+        return None
+    if before is None or not is_known(before.compute):
+        return "the devices could not be read just before"
+    return "it computes again" if before.compute >= verdict.compute_below else None
 
 
 def _says_gone(fault: BaseException) -> bool:

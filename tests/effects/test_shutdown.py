@@ -352,11 +352,15 @@ def test_a_restarted_kernel_is_another_process_and_left_alone(root):
 
 
 class FakeKernels(dict):
-    """A kernel manager that does what it is told and notes it."""
+    """A kernel manager that does what it is told: it forgets the kernel, and with it end the processes of `world`."""
+
+    world: FakeProcesses | None = None
 
     async def shutdown_kernel(self, kernel_id, **how):
         """Forget the kernel."""
         self.pop(kernel_id)
+        if self.world is not None:
+            self.world.table.clear()
 
 
 OWNER = Owner(OwnerKey(OwnerKind.KERNEL, "k"), "a.ipynb", ProcessKey(4194301, 7), OwnerState.IDLE, used_at=50.0)
@@ -398,6 +402,80 @@ def test_what_the_last_look_shows_decides(changed, by_rule, when_asked, asked):
         outcome = await effect.shut_down(verdict_on(holder, asked=asked), holder)
         assert outcome.result is (when_asked if asked else by_rule)
         assert ("k" in kernels) == (outcome.result is Result.WITHDRAWN)
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("state", "changed", "result"),
+    [
+        (OwnerState.EXECUTING, {}, Result.DONE),
+        (OwnerState.EXECUTING, {"used_at": 51.0, "state": OwnerState.IDLE}, Result.WITHDRAWN),
+        (OwnerState.EXECUTING, {"used_at": 51.0}, Result.WITHDRAWN),
+        (OwnerState.STARTING, {"state": OwnerState.EXECUTING}, Result.WITHDRAWN),
+    ],
+    ids=str,
+)
+def test_a_rule_about_executing_kernels_is_held_against_the_same_execution(state, changed, result):
+    """A kernel that was judged while it executed may be ended while that goes on; a new cell withdraws the act."""
+
+    async def scene():
+        kernels, world = FakeKernels(k=1), FakeProcesses()
+        judged = replace(OWNER, state=state)
+        effect = KernelShutdown(
+            kernel_manager=kernels,
+            owners=SimpleNamespace(look_again=lambda key: replace(judged, **changed)),
+            look=FakeDevices(world.identify).look,
+            processes=world.scan,
+            identify=world.identify,
+            clock=FakeClock(),
+            log=LOG,
+        )
+        holder = Holder(judged, (), (OWNER.root,))
+        outcome = await effect.shut_down(verdict_on(holder), holder)
+        assert outcome.result is result
+        assert ("k" in kernels) == (result is Result.WITHDRAWN)
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("compute", "by_rule"),
+    [
+        (0.0, Result.DONE),
+        (4.9, Result.DONE),
+        (5.0, Result.WITHDRAWN),
+        (Unknown(Why.DRIVER_ERROR), Result.WITHDRAWN),
+        (None, Result.WITHDRAWN),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("asked", [False, True])
+def test_compute_at_the_last_look_withdraws_the_act_of_a_rule(compute, by_rule, asked):
+    """So does a device that does not answer (None) or does not tell; a person who asks gets it all the same."""
+
+    async def scene():
+        kernels, world, clock = FakeKernels(k=1), FakeProcesses(), FakeClock()
+        kernels.world = world
+        root = OWNER.root
+        world.table[root.pid] = Process(root, 1, root.pid, root.pid, "S", NOON)
+        devices = FakeDevices(world.identify)
+        devices.silent = compute is None
+        devices.hold(root, 2 * GIB, 0.0 if compute is None else compute)
+        effect = KernelShutdown(
+            kernel_manager=kernels,
+            owners=SimpleNamespace(look_again=lambda key: OWNER),
+            look=devices.look,
+            processes=world.scan,
+            identify=world.identify,
+            clock=clock,
+            sleep=clock.sleep,
+            log=LOG,
+        )
+        holder = Holder(OWNER, (), (root,))
+        outcome = await effect.shut_down(replace(verdict_on(holder, asked=asked), compute_below=5.0), holder)
+        assert ("k" in kernels) == (outcome.result is Result.WITHDRAWN)
+        assert (outcome.result is Result.WITHDRAWN) == (by_rule is Result.WITHDRAWN and not asked)
 
     asyncio.run(scene())
 

@@ -24,18 +24,18 @@ class FakeDevices:
         self.gaps: tuple[Gap, ...] = ()
         self.looks = 0
         self._identify = identify
-        self._held: dict[ProcessKey, Reading] = {}
+        self._held: dict[ProcessKey, tuple[Reading, Reading]] = {}
 
-    def hold(self, key: ProcessKey, memory: Reading) -> None:
-        """Let `key` hold so many bytes."""
-        self._held[key] = memory
+    def hold(self, key: ProcessKey, memory: Reading, compute: Reading = 0.0) -> None:
+        """Let `key` hold so many bytes, and compute so many percent."""
+        self._held[key] = (memory, compute)
 
     async def look(self) -> DevicesSeen | None:
         """One reading, as the guard hands it to an effect."""
         self.looks += 1
         if self.silent:
             return None
-        clients = tuple(GpuClient(GPU, key.pid, memory, 0.0) for key, memory in self._held.items() if self._lives(key))
+        clients = tuple(GpuClient(GPU, key.pid, *held) for key, held in self._held.items() if self._lives(key))
         return DevicesSeen((Device(GPU, 0, "Fake", 80 * GIB, 0.0),), clients, self.gaps)
 
     def _lives(self, key: ProcessKey) -> bool:

@@ -20,6 +20,10 @@ class FakeProcesses:
         """All that is in the table now."""
         return dict(self.table)
 
+    async def scan(self) -> Mapping[int, Process]:
+        """The same, as the guard hands it to an effect."""
+        return self.read()
+
     def identify(self, pid: int) -> Process | None:
         """One row of it."""
         return self.table.get(pid)
