@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from .ledger import Case, Ledger
 from .model import Device, Holder, Instant, OwnerKey, OwnerState, is_known
-from .policy import Action, Policy, Rule, Stage
+from .policy import Action, Mode, Policy, Rule, Stage
 from .verdict import Code, Lease, Protection, Reason, Verdict
 from .window import Window, Windows
 
@@ -66,7 +66,10 @@ def _judge_one(holder: Holder, bench: Bench) -> Verdict:
     spared = _spared(holder, rule, bench.ledger.cases.get(owner.key), lease, window)
     if spared is not None:
         return replace(verdict, reasons=(spared,))
-    return _weigh(verdict, holder, rule, case, bench.now)
+    weighed = _weigh(verdict, holder, rule, case, bench.now)
+    if bench.policy.mode is Mode.OBSERVE and any(r.code is Code.IDLE_TOO_LONG for r in weighed.reasons):
+        return replace(weighed, reasons=(*weighed.reasons, Reason(Code.OBSERVING)))
+    return weighed
 
 
 def _spared(holder: Holder, rule: Rule, case: Case | None, lease: Lease | None, window: Window | None) -> Reason | None:

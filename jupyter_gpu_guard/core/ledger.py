@@ -70,7 +70,7 @@ def review(ledger: Ledger, verdicts: Iterable[Verdict], now: Instant) -> Ledger:
     for verdict in verdicts:
         case = ledger.case_of(verdict.owner, verdict.root)
         if verdict.action is Action.KEEP:
-            if case is not None and (case.acting or any(r.code in _STILL_OPEN for r in verdict.reasons)):
+            if case is not None and any(reason.code in _STILL_OPEN for reason in verdict.reasons):
                 cases[verdict.owner] = _moved(case, verdict, now)
             continue
         opened = case or Case(verdict.owner, verdict.root, verdict.rule, now.monotonic)
@@ -94,7 +94,8 @@ def settle(ledger: Ledger, verdict: Verdict, outcome: Outcome, now: Instant, not
     if verdict.action.loses_work and outcome.result in (Result.DONE, Result.REHEARSED):
         shutdowns = (*shutdowns, now.monotonic)
     case = ledger.case_of(verdict.owner, verdict.root)
-    if case is None:  # overtaken: closed meanwhile, or about an earlier root
+    if case is None or (case.acting and verdict.action is Action.WARN):
+        # Overtaken: the Case was closed meanwhile, is about another root, or somebody has begun to act on it.
         return replace(ledger, shutdowns_at=shutdowns)
     cases = dict(ledger.cases)
     if outcome.result is Result.FAILED:
@@ -119,7 +120,6 @@ def _warned(case: Case, verdict: Verdict, now: Instant, notice: Notice | None) -
         promised = max(verdict.deadline, now.monotonic + (verdict.notice or 0.0), case.deadline or 0.0)
     return replace(
         case,
-        acting=False,
         failures=0,
         retry_at=None,
         stages_done=(case.stages_done if verdict.stage is None else verdict.stage) + 1,

@@ -12,6 +12,7 @@ from jupyter_gpu_guard.core.model import OwnerKind, OwnerState, Reading, Unknown
 from jupyter_gpu_guard.core.policy import Action, Match
 from jupyter_gpu_guard.core.verdict import Code, Lease, Protection
 from jupyter_gpu_guard.core.window import Window
+from jupyter_gpu_guard.quantities import parse_duration
 
 from .build import GIB, GONE, at, codes, holder, key, lease, owner, policy, rule, rungs, steady, verdict_on, window
 
@@ -162,6 +163,7 @@ def test_after_a_failure_nothing_happens_before_the_time_of_the_next_attempt() -
     early, due = verdict_on(holder(), now=NOW - 1, case=failed), verdict_on(holder(), now=NOW, case=failed)
     assert (early.action, codes(early)[-1]) == (Action.KEEP, Code.RETRY_LATER)
     assert (early.next_action, early.deadline) == (Action.WARN, NOW)
+    assert early.reasons[-1].facts["wait_seconds"] == 1
     assert due.action is Action.WARN
 
 
@@ -204,12 +206,22 @@ def test_a_hint_does_not_undo_an_earlier_promise() -> None:
     assert (verdict.action, verdict.deadline) == (Action.WARN, NOW + 5000)
 
 
-def test_a_ladder_without_a_warning_never_ends_anything() -> None:
-    """Nobody could have been told."""
-    blunt = rule(ladder=rungs("shutdown"))
+@pytest.mark.parametrize("notice", ["15m", "0"])
+def test_a_ladder_without_a_warning_never_ends_anything(notice: str) -> None:
+    """Nobody could have been told, however short the notice is."""
+    blunt = rule(ladder=rungs("shutdown"), notice=notice)
     for open_case in (None, case(stages_done=0), case(stages_done=0, deadline=NOW - 9999)):
         verdict = verdict_on(holder(), "99h", by=blunt, case=open_case)
         assert (verdict.action, codes(verdict)[-1]) == (Action.KEEP, Code.NOTICE_RUNNING)
+        assert verdict.reasons[-1].facts["wait_seconds"] == parse_duration(notice).total_seconds()
+
+
+def test_a_hint_is_not_repeated() -> None:
+    """Only what would lose something needs a warning that names it; the next rung that warns comes in its turn."""
+    twice = rule(ladder=rungs("warn", ("warn", "20m"), ("shutdown", "1h")))
+    told = case(stages_done=1)
+    assert verdict_on(holder(), "2h 10m", by=twice, case=told).action is Action.KEEP
+    assert verdict_on(holder(), "2h 20m", by=twice, case=told).stage == 1
 
 
 def test_a_rule_that_takes_over_gives_its_own_notice() -> None:
@@ -217,6 +229,13 @@ def test_a_rule_that_takes_over_gives_its_own_notice() -> None:
     warned = case(warned=NOW, deadline=NOW + 900, rule="another")
     assert verdict_on(holder(), "9h", case=warned, by=rule(notice="1h")).deadline == NOW + 3600
     assert verdict_on(holder(), "9h", case=warned, by=rule(notice="1m")).deadline == NOW + 900
+
+
+def test_a_rule_that_takes_over_brings_its_own_time() -> None:
+    """Its later rung is waited for, although the deadline that was promised under another rule is over."""
+    slow = rule(lasting="2h", notice="15m", ladder=rungs("warn", ("shutdown", "5h")))
+    verdict = verdict_on(holder(), "3h", by=slow, case=case(warned=NOW - 900, deadline=NOW, rule="another"))
+    assert (verdict.action, verdict.deadline) == (Action.KEEP, NOW + 4 * 3600)
 
 
 def test_after_the_last_rung_nothing_more_is_due() -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from jupyter_gpu_guard.core.ledger import FIRST_RETRY, HOUR, Case, Ledger, begin, review, settle
+from jupyter_gpu_guard.core.ledger import FIRST_RETRY, Case, Ledger, begin, review, settle
 from jupyter_gpu_guard.core.policy import Action
 from jupyter_gpu_guard.core.verdict import Code, Reason, Result, Verdict
 
@@ -124,8 +124,8 @@ def test_an_act_under_way_outlives_its_owner() -> None:
 
 def test_shutdowns_are_counted_for_an_hour() -> None:
     """Older ones are forgotten."""
-    ledger = Ledger(shutdowns_at=(NOW - HOUR, NOW - HOUR + 1))
-    assert review(ledger, (), at(NOW)).shutdowns_at == (NOW - HOUR + 1,)
+    ledger = Ledger(shutdowns_at=(NOW - 3600, NOW - 3599))
+    assert review(ledger, (), at(NOW)).shutdowns_at == (NOW - 3599,)
 
 
 # --- another rule ---------------------------------------------------------------------------------------------------
@@ -173,6 +173,11 @@ def test_the_notice_counts_from_the_delivery() -> None:
     assert late.cases[A].deadline == NOW + 60 + 900
 
 
+def test_a_loss_that_comes_later_than_the_notice_is_promised_for_then() -> None:
+    """The notice is the least that is given."""
+    assert warned(said=verdict(deadline=NOW + 3600)).cases[A].deadline == NOW + 3600
+
+
 def test_a_second_warning_does_not_bring_the_deadline_closer() -> None:
     """Whatever it says itself; and the first one stays the one that counts."""
     again = verdict(stage=1, deadline=NOW + 10)
@@ -210,13 +215,13 @@ def test_a_failed_warning_is_tried_again_later_and_later() -> None:
         assert case.retry_at is not None
         pauses.append(case.retry_at - now)
         now = case.retry_at
-    assert pauses == [FIRST_RETRY * 2**n for n in range(6)] + [HOUR] * 3
+    assert pauses == [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600]
 
 
 def test_an_act_may_fail_for_months() -> None:
     """The pause stays an hour."""
     worn = Ledger({A: replace(opened().cases[A], failures=5000)})
-    assert settled(worn, WARN, Result.FAILED).cases[A].retry_at == NOW + HOUR
+    assert settled(worn, WARN, Result.FAILED).cases[A].retry_at == NOW + 3600
 
 
 def test_a_success_clears_the_failures() -> None:
@@ -227,7 +232,8 @@ def test_a_success_clears_the_failures() -> None:
 
 @pytest.mark.parametrize("result", [Result.ALREADY_GONE, Result.WITHDRAWN])
 def test_what_had_no_object_closes_the_case(result: Result) -> None:
-    """It is not a shutdown of ours, and whatever comes next begins with a new warning."""
+    """It is neither a warning nor a shutdown of ours, and whatever comes next begins with a new warning."""
+    assert settled(opened(), WARN, result) == Ledger()
     ledger = settled(begin(warned(), SHUTDOWN, at(NOW)), SHUTDOWN, result)
     assert (ledger.cases, ledger.shutdowns_at) == ({}, ())
 
@@ -262,6 +268,13 @@ def test_an_outcome_about_an_earlier_root_leaves_the_new_one_alone() -> None:
     assert settled(new, SHUTDOWN, Result.DONE) == replace(new, shutdowns_at=(NOW,))
 
 
+@pytest.mark.parametrize("result", [Result.DONE, Result.FAILED, Result.WITHDRAWN])
+def test_a_warning_that_was_overtaken_by_an_act_changes_nothing(result: Result) -> None:
+    """A person asked for the shutdown while the warning was being delivered: the act is still under way."""
+    acting = begin(opened(), SHUTDOWN, at(NOW))
+    assert settled(acting, WARN, result) == acting
+
+
 def test_a_warning_that_was_overtaken_by_a_lease_promises_nothing() -> None:
     """Its Case was closed while it was being delivered."""
     assert settled(Ledger(), WARN, Result.DONE) == Ledger()
@@ -281,6 +294,14 @@ def test_a_rehearsal_warns_nobody() -> None:
     )
     assert ledger.cases[A].stages_done == 1
     assert ledger.notices == ()
+
+
+def test_a_rehearsed_deadline_moves_too() -> None:
+    """Without a notice that could say so."""
+    ledger = settled(opened(), WARN, Result.REHEARSED)
+    said = verdict(Action.KEEP, Code.NOTICE_RUNNING, rule="slow", deadline=NOW + 3600)
+    case = review(ledger, (said,), at(NOW + 5)).cases[A]
+    assert (case.deadline, case.notice) == (NOW + 3600, None)
 
 
 def test_a_rehearsed_shutdown_is_rehearsed_once() -> None:

@@ -99,6 +99,14 @@ def test_a_restarted_kernel_starts_with_clean_clocks() -> None:
     """A new root is a new Window."""
     assert idle(Seen(0), Seen(5), Seen(10, root=160)) == 0
     assert idle(Seen(0), Seen(5), Seen(10, root=160), Seen(15, root=160)) == 5
+    assert idle(Seen(0), Seen(5), Seen(10, root=160), also_new=False) == 0
+
+
+def test_work_of_an_earlier_root_is_not_shown_for_the_new_one() -> None:
+    """Its minute begins with it."""
+    window = watch(Seen(0, 90.0), Seen(5, 90.0), Seen(10, 0.0, root=160))
+    assert window is not None
+    assert (window.minute_mean(), window.peaks) == (0, ())
 
 
 def test_the_end_of_a_cell_resets_the_clock() -> None:
@@ -141,6 +149,12 @@ def test_compute_of_exactly_the_threshold_is_not_idle() -> None:
     """The threshold itself counts as use; the least bit less does not."""
     assert idle(Seen(0, 5.0), Seen(5, 5.0), below=5.0) == 0
     assert idle(Seen(0, 4.9), Seen(5, 4.9), below=5.0) == 5
+
+
+def test_a_fine_threshold_sees_fine_work() -> None:
+    """Less than a percent may be use as well."""
+    assert idle(Seen(0, 0.2), Seen(5, 0.7), Seen(10, 0.2), Seen(15, 0.2), below=0.5) == 5
+    assert idle(Seen(0, 0.2), Seen(5, 0.4), below=0.5) == 5
 
 
 def test_each_holder_has_its_own_window() -> None:
