@@ -114,7 +114,9 @@ export class GuardPanel extends ReactWidget {
             <Body view={view} revealed={this.revealed} doors={this.doors} trans={trans} />
           )}
         </div>
-        <footer className="jp-GpuGuard-Foot">{view.footer}</footer>
+        <footer className="jp-GpuGuard-Foot" title={report?.policy.source}>
+          {view.footer}
+        </footer>
       </>
     );
   }

@@ -66,7 +66,7 @@ export function viewOf(
         moment(notice.deadline, now, language)
       )
     ),
-    footer: trans.__('Policy: %1', report.policy.source)
+    footer: trans.__('Policy: %1', fileNames(report.policy.source))
   };
 }
 
@@ -134,4 +134,12 @@ function pastText(outcome: WireOutcome, now: number, language: ILanguage): strin
     parts.push(trans.__('%1 freed', bytes(outcome.freed_bytes)));
   }
   return parts.join(' · ');
+}
+
+/** The names of the policy files, without their folders. */
+function fileNames(source: string): string {
+  return source
+    .split(', ')
+    .map(path => path.slice(path.lastIndexOf('/') + 1))
+    .join(', ');
 }

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jupyter_gpu_guard.core.judge import Bench, judge
 from jupyter_gpu_guard.core.ledger import Case, Ledger
 from jupyter_gpu_guard.core.model import OwnerKind, OwnerState, Reading, Unknown, Why
-from jupyter_gpu_guard.core.policy import Action, Match
+from jupyter_gpu_guard.core.policy import Action, Match, Mode
 from jupyter_gpu_guard.core.verdict import Code, Lease, Protection
 from jupyter_gpu_guard.core.window import Window
 from jupyter_gpu_guard.quantities import parse_duration
@@ -413,3 +413,16 @@ def test_a_longer_notice_never_hurries(
     assert HARM[long.action] <= HARM[short.action]
     if short.deadline is not None and long.deadline is not None:
         assert long.deadline >= short.deadline
+
+
+# --- what observing says --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("mode", "said"), [(Mode.OBSERVE, True), (Mode.ENFORCE, False)])
+def test_only_a_holder_over_its_limit_is_told_that_the_guard_observes(mode: Mode, said: bool) -> None:
+    """In observe the reasons say that nothing will be ended, and only where something else would have been."""
+    rules = policy(mode=mode)
+    over = verdict_on(holder(), "3h", by=rules)
+    assert (Code.OBSERVING in codes(over)) is said
+    assert over.action is Action.WARN
+    assert Code.OBSERVING not in codes(verdict_on(holder(), "1h", by=rules))

@@ -112,4 +112,5 @@ def open_panel(page: Page) -> None:
 def picture(page: Page, name: str) -> None:
     """Keep a screenshot in tests/output, where people look at it and `make screenshots` takes it from."""
     OUTPUT.mkdir(exist_ok=True)
+    page.wait_for_timeout(1000)  # notifications slide in
     page.screenshot(path=str(OUTPUT / f"{name}.png"))
