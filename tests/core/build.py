@@ -115,13 +115,14 @@ def snapshot(
     missed: Iterable[str] = (),
     now: float = 0.0,
 ) -> Snapshot:
-    """All that is seen at `now`. Sources named in `missed` did not answer."""
+    """All that is seen at `now`. Sources in `missed` did not answer: the devices in part, the others not at all."""
+    missed = tuple(missed)
     return Snapshot(
         taken_at=at(now),
         devices=(device("gpu-0"), device("gpu-1")) if devices is None else tuple(devices),
         clients=tuple(clients),
-        processes=table(*processes),
-        owners=tuple(owners),
+        processes={} if "processes" in missed else table(*processes),
+        owners=() if "owners" in missed else tuple(owners),
         gaps=tuple(Gap(source, f"{source} did not answer") for source in missed),
     )
 

@@ -321,8 +321,9 @@ def test_a_kernel_that_the_server_lists_again_has_its_workers_again() -> None:
 @pytest.mark.parametrize("source", ["devices", "processes", "owners"])
 def test_a_silent_source_makes_every_holder_unknown(source: str) -> None:
     """Whoever could have been named by it is not known in full: neither its memory nor its compute."""
-    picture = snapshot(ROOT, owners=[owner("a", 100), owner("b", 200)], clients=[client(100)])
-    found = watch(picture, replace(picture, gaps=snapshot(missed=[source]).gaps))
+    both = [owner("a", 100), owner("b", 200)]
+    before = snapshot(ROOT, owners=both, clients=[client(100)])
+    found = watch(before, snapshot(ROOT, owners=both, clients=[client(100)], missed=[source]))
     held = the("a", found)
     assert held.memory == held.compute == Unknown(Why.NOT_READ, source)
 
@@ -338,9 +339,7 @@ def test_a_silent_server_leaves_its_kernels_where_they_were() -> None:
 @pytest.mark.parametrize("source", ["processes", "owners"])
 def test_a_silent_source_makes_nobody_a_stranger(source: str) -> None:
     """Who would have been known by it is not taken for somebody else."""
-    picture = snapshot(ROOT, owners=[owner("a", 100)], clients=[client(100)], missed=[source])
-    empty = replace(picture, **{source: {} if source == "processes" else ()})
-    assert watch(empty).strangers == ()
+    assert watch(snapshot(ROOT, owners=[owner("a", 100)], clients=[client(100)], missed=[source])).strangers == ()
 
 
 def test_a_silent_process_table_forgets_nothing() -> None:
@@ -405,6 +404,14 @@ def test_a_silent_driver_does_not_make_forgotten_who_was_on_a_device() -> None:
     """A device that is lost right after a gap still counts as held by those that were on it before the gap."""
     gap = replace(BOTH_ON, clients=(), gaps=snapshot(missed=["devices"]).gaps)
     assert the("b", watch(BOTH_ON, gap, B_LOST)).memory == Unknown(Why.DEVICE_LOST)
+
+
+def test_a_device_that_is_lost_while_the_process_table_is_silent() -> None:
+    """Who was on it is still known when the table answers again."""
+    silent = replace(B_LOST, processes={}, gaps=snapshot(missed=["processes"]).gaps)
+    found = watch(BOTH_ON, silent)
+    assert the("a", found).memory == the("b", found).memory == Unknown(Why.NOT_READ, "processes")
+    assert the("b", watch(BOTH_ON, silent, B_LOST)).memory == Unknown(Why.DEVICE_LOST)
 
 
 def test_a_process_that_is_still_listed_on_a_lost_device_is_there_once() -> None:
