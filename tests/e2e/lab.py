@@ -208,8 +208,15 @@ class Kernel:
         self.client = BlockingKernelClient()
         self.client.load_connection_file(str(lab.folder / f"runtime/kernel-{kernel_id}.json"))
         self.client.start_channels()
-        self.client.wait_for_ready(timeout=PATIENCE)
+        until(self._is_ready, "the kernel to answer")
         self.pid = int(self.run("import os; print(os.getpid())"))
+
+    def _is_ready(self) -> bool:
+        try:
+            self.client.wait_for_ready(timeout=PATIENCE)
+        except RuntimeError:  # on a busy machine a heartbeat may come too late
+            return False
+        return True
 
     def run(self, code: str) -> str:
         """Execute `code`, wait for its end, and return what it printed."""
