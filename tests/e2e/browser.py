@@ -58,7 +58,8 @@ class Notebook:
         wait_for_lab(page)
         if not opened:
             page.evaluate(
-                "path => window.jupyterapp.commands.execute('docmanager:open', {path, factory: 'Notebook'}).then(() => null)",
+                """path => window.jupyterapp.commands
+                    .execute('docmanager:open', {path, factory: 'Notebook'}).then(() => null)""",
                 path,
             )
             self.activate()
