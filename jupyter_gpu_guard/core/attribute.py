@@ -169,10 +169,9 @@ class _Family:
         So it is when a TensorBoard is found in the tree of a kernel: what was only a process of the kernel takes its
         descendants with it. Any other change of parents, as when an orphan is adopted, changes nothing.
         """
-        if parent is None or parent.root not in self._roots:
+        if parent is None or (before := self._lineage.get(parent.root)) is None:
             return False
-        before = self._lineage.get(parent.root)
-        return before is not None and before.root == remembered.root != parent.root
+        return before.root == remembered.root != parent.root
 
 
 def _climb(process: Process, processes: Mapping[int, Process]) -> Iterator[Process]:

@@ -123,6 +123,14 @@ def test_the_child_of_an_orphan_in_the_kernels_session_belongs_to_the_kernel() -
     assert charged(the("a", found)) == [103]
 
 
+def test_a_child_of_the_same_clock_tick_belongs_to_the_kernel() -> None:
+    """A tick is ten milliseconds: a parent and its child may start in the same one."""
+    quick = process(101, 100, start=ROOT.key.start_ticks, session=101)
+    orphan = process(102, 1, start=ROOT.key.start_ticks, session=100)
+    found = watch(snapshot(ROOT, quick, orphan, owners=[owner("a", 100)], clients=[client(101), client(102)]))
+    assert charged(the("a", found)) == [101, 102]
+
+
 def test_a_session_number_from_before_the_kernel_is_no_tie_to_it() -> None:
     """A process that is older than the leader of its session cannot have come from this leader."""
     older = process(102, 1, start=5, session=100)
@@ -287,6 +295,7 @@ def test_what_a_gone_kernel_left_behind_is_shown_under_its_name() -> None:
         held = the("a", found)
         assert (held.owner.state, held.owner.root) == (OwnerState.DEAD, None)
         assert (charged(held), leftover(held), held.tree) == ([], [101], ())
+        assert held.memory == held.compute == 0
         assert strange(found) == 0
 
 

@@ -83,7 +83,7 @@ def test_a_first_warning_says_what_follows_and_when() -> None:
     """The loss comes after its own time and after the full notice, whichever is later."""
     usual = verdict_on(holder(), "2h", by=rule(lasting="2h", notice="15m", ladder=rungs("warn", ("shutdown", "15m"))))
     assert (usual.action, usual.stage, usual.next_action) == (Action.WARN, 0, Action.SHUTDOWN)
-    assert (usual.deadline, usual.notice, usual.idle_for) == (NOW + 900, 900, 7200)
+    assert (usual.deadline, usual.notice, usual.idle_for, usual.compute_below) == (NOW + 900, 900, 7200, 5)
     late = verdict_on(holder(), "2h", by=rule(lasting="2h", notice="15m", ladder=rungs("warn", ("shutdown", "1h"))))
     assert late.deadline == NOW + 3600
     overdue = verdict_on(holder(), "9h", by=rule(lasting="2h", notice="15m", ladder=rungs("warn", ("shutdown", "1h"))))

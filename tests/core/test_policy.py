@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from jupyter_gpu_guard.core.model import OwnerKind, OwnerState
-from jupyter_gpu_guard.core.policy import Match, Policy
+from jupyter_gpu_guard.core.policy import Action, Idle, Match, Policy, Stage
 
 from .build import device, holder, owner, policy, rule
 
@@ -99,3 +101,12 @@ def test_the_built_in_policy_observes_and_warns_before_it_ends() -> None:
     assert built_in.mode.value == "observe"
     assert built_in.rule_for(holder(), DEVICES).name == "default"
     assert [stage.do.loses_work for stage in built_in.rules[0].ladder] == [False, True]
+
+
+def test_the_built_in_numbers() -> None:
+    """Those that the documentation names."""
+    usual, belts = Policy().rules[0], Policy().belts
+    assert usual.idle == Idle(compute_below=5, memory_above=512 * 2**20, lasting=timedelta(hours=2))
+    assert usual.ladder == (Stage(Action.WARN, timedelta(0)), Stage(Action.SHUTDOWN, timedelta(minutes=15)))
+    assert (usual.notice, usual.keep_limits.longest) == (timedelta(minutes=15), timedelta(hours=8))
+    assert (belts.shutdowns_per_hour, belts.shutdowns_per_tick) == (20, 5)

@@ -278,7 +278,7 @@ def no_two_acts_on_one_owner_at_once(story: Story, ticks: list[Tick]) -> None:
             until[name] = now + story.takes
 
 
-@settings(steady, max_examples=120)
+@settings(steady, max_examples=90)
 @given(stories(CHANGING))
 def test_the_promises_hold_whatever_happens(story: Story) -> None:
     """Whatever is seen, ruled, kept, fails or restarts: each of the promises above holds, as its own words say."""
