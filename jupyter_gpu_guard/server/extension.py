@@ -148,6 +148,9 @@ class GpuGuard(ExtensionApp):
             log=self.log,
         )
         self._loop_task: asyncio.Task[None] | None = None
+        if not hasattr(ExtensionApp, "_start_jupyter_server_extension"):
+            # jupyter_server before 2.16 does not call the hook.
+            server.io_loop.add_callback(self._start_jupyter_server_extension, server)
 
     def initialize_handlers(self) -> None:
         """Add the REST routes."""
