@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import importlib
 import os
+import shutil
 import tempfile
 from datetime import timedelta
 from pathlib import Path
@@ -32,7 +34,15 @@ from .handlers import ROUTES
 if TYPE_CHECKING:
     from jupyter_gpu_guard.protocols import Devices
 
+
 EVENTS = Path(__file__).parent / "events"
+
+
+def _temporary_folder() -> str:
+    """A folder that goes with this process."""
+    folder = tempfile.mkdtemp(prefix="gpu-guard-simulated-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 class GpuGuard(ExtensionApp):
@@ -105,10 +115,6 @@ class GpuGuard(ExtensionApp):
     def _default_state_directory(self) -> str:
         return str(Path(jupyter_data_dir(), "gpu-guard"))
 
-    @default("simulated_directory")
-    def _default_simulated_directory(self) -> str:
-        return os.environ.get(VARIABLE) or tempfile.mkdtemp(prefix="gpu-guard-simulated-")
-
     def initialize_settings(self) -> None:
         """Build the guard. Nothing is measured, and no driver is loaded, before the server runs."""
         server: Any = self.serverapp
@@ -179,7 +185,7 @@ class GpuGuard(ExtensionApp):
     def _make_devices(self) -> Devices:
         if self.devices != "simulated":
             return NvmlDevices()
-        directory = Path(self.simulated_directory)
+        directory = Path(self.simulated_directory or os.environ.get(VARIABLE) or _temporary_folder())
         prepare(directory)
         os.environ[VARIABLE] = str(directory)  # so that kernels know where to declare what they hold
         self.log.warning("GPU guard: the GPUs are simulated (c.GpuGuard.devices)")

@@ -66,7 +66,7 @@ def test_the_start_time_is_read_after_the_process_is_pinned(sleeper):
     before = len(list(FILES.iterdir()))
     assert send(identify(sleeper.pid).key, signal.SIGTERM, looking) is Sent.SENT
     assert pinned == [True]
-    assert len(list(FILES.iterdir())) == before
+    assert len(list(FILES.iterdir())) <= before
 
 
 def test_a_process_that_ends_after_the_comparison_is_gone_and_nobody_else_is_hit(sleeper):
