@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Mapping
@@ -13,17 +12,22 @@ from typing import Protocol
 
 from .aside import Aside
 from .core.attribute import Attribution, attribute
-from .core.judge import Bench, judge
+from .core.judge import Bench, judge, leased
 from .core.ledger import Ledger, begin, review, settle
 from .core.limit import limit
 from .core.model import Gap, Holder, Instant, OwnerKey, Snapshot, is_known
 from .core.policy import Action, Mode, Policy
-from .core.verdict import Code, Lease, Notice, Outcome, Reason, Result, Verdict
+from .core.verdict import Code, Lease, Notice, Outcome, Protection, Reason, Result, Verdict
 from .core.window import Windows, push
 from .protocols import Clock, Enforcer, Leases
 
 RING = 10.0  # seconds for which the driver keeps its samples
 OUTCOMES_KEPT = 100
+CLOSED_WITHIN = 15.0  # seconds for acts under way when the server ends
+
+
+class TooLateError(RuntimeError):
+    """The act has begun; nobody can step in any more."""
 
 
 class Observes(Protocol):
@@ -100,6 +104,7 @@ class Guard:
         self._ledger = Ledger(rehearsal=policy.mode is Mode.OBSERVE)
         self._outcomes: deque[Outcome] = deque(maxlen=OUTCOMES_KEPT)
         self._acts: dict[OwnerKey, asyncio.Task[Outcome]] = {}
+        self._too_late: set[OwnerKey] = set()
         self.published = Published(policy=policy, interval=interval)
 
     async def run(self) -> None:
@@ -119,14 +124,20 @@ class Guard:
             await asyncio.sleep(due - loop.time())
 
     async def close(self) -> None:
-        """Wait for nothing: acts under way are left to the server's own shutdown, which ends every kernel."""
-        for act in self._acts.values():
+        """Bring acts under way to their end, quickly: what a kernel left behind would be nobody's afterwards."""
+        if not self._acts:
+            return
+        self._enforcer.hurry()
+        acts = {act: owner for owner, act in self._acts.items()}
+        _, late = await asyncio.wait(acts, timeout=CLOSED_WITHIN)
+        for act in late:
+            self._log.warning("GPU guard: the shutdown of %s was not over when the server ended", acts[act])
             act.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(*self._acts.values(), return_exceptions=True)
+        await asyncio.gather(*late, return_exceptions=True)
 
     async def tick(self) -> Published:
         """One round: observe, attribute, push, judge, limit, enforce, settle, publish."""
+        acting = set(self._acts)
         snapshot = await self._observer.observe()
         leases, snapshot = await self._current_leases(snapshot)
         now = snapshot.taken_at
@@ -143,6 +154,11 @@ class Guard:
             now=now,
         )
         verdicts = limit(judge(attribution.holders, bench), self._ledger, self._policy.belts, now)
+        # What was seen of an owner while an act on it came to its end is out of date already.
+        verdicts = tuple(
+            replace(verdict, action=Action.KEEP, reasons=(Reason(Code.ACTING),)) if verdict.owner in acting else verdict
+            for verdict in verdicts
+        )
         self._ledger = review(self._ledger, verdicts, now)
         self.published = replace(
             before,
@@ -164,7 +180,7 @@ class Guard:
         return self.published
 
     async def keep(self, key: OwnerKey, lasting: timedelta, reason: str, by: str) -> Lease:
-        """Promise to leave `key` alone for `lasting`. Raises NoSuchOwnerError, KeepTooLongError.
+        """Promise to leave `key` alone for `lasting`. Raises NoSuchOwnerError, KeepTooLongError, TooLateError.
 
         A lease that could not be stored holds until this server ends; that is logged, and shown by health.
         """
@@ -172,6 +188,8 @@ class Guard:
         longest = self.longest_keep(holder)
         if lasting > longest:
             raise KeepTooLongError(longest)
+        if key in self._too_late:
+            raise TooLateError(f"{key} is being shut down; it is too late to keep it")
         lease = Lease(key, self._clock.now().wall + lasting, reason, by)
         self._pledged[key] = lease  # holds from this moment, also while it is being written
         try:
@@ -180,7 +198,7 @@ class Guard:
             self._log.warning("GPU guard: a lease could not be stored, it holds until this server ends: %s", error)
         self._log.info("GPU guard: %s keeps %s until %s", by, key, lease.until.isoformat(timespec="minutes"))
         self._withdraw_notice(key)
-        self._publish(leases={**self.published.leases, key: lease})
+        self._publish(leases={**self.published.leases, key: lease}, verdicts=self._spared_by(lease))
         return lease
 
     async def unkeep(self, key: OwnerKey) -> bool:
@@ -232,11 +250,20 @@ class Guard:
         return task
 
     async def _act(self, verdict: Verdict, holder: Holder, by: str | None = None) -> Outcome:
+        key = verdict.owner
         rehearsing = by is None and self._policy.mode is Mode.OBSERVE
-        if by is None and holder.owner.key in self._pledged:
-            outcome = self._outcome(verdict, holder, Result.WITHDRAWN, "kept by its user at the last moment")
-        else:
-            outcome = await (self._rehearsal if rehearsing else self._enforcer).enforce(verdict, holder)
+
+        def spared() -> bool:
+            """Whether somebody keeps it after all. From a No on, it is too late to."""
+            if by is None and key in self._pledged:
+                return True
+            self._too_late.add(key)
+            return False
+
+        try:
+            outcome = await (self._rehearsal if rehearsing else self._enforcer).enforce(verdict, holder, spared)
+        finally:
+            self._too_late.discard(key)
         outcome = replace(outcome, by=by)
         now = self._clock.now()
         notice = None
@@ -247,20 +274,6 @@ class Guard:
             self._outcomes.append(outcome)
         self._publish()
         return outcome
-
-    def _outcome(self, verdict: Verdict, holder: Holder, result: Result, detail: str) -> Outcome:
-        return Outcome(
-            owner=verdict.owner,
-            root=verdict.root,
-            action=verdict.action,
-            rule=verdict.rule,
-            result=result,
-            at=self._clock.now().wall,
-            detail=detail,
-            reasons=verdict.reasons,
-            notebook=holder.owner.notebook,
-            name=holder.owner.name,
-        )
 
     def _notice(self, verdict: Verdict, holder: Holder, now: Instant) -> Notice:
         """What a person is told. Its deadline is worked out as settle() does: never before the full notice."""
@@ -297,10 +310,30 @@ class Guard:
             self._log.info("GPU guard: %s can be read again", source)
         return since
 
-    def _publish(self, leases: Mapping[OwnerKey, Lease] | None = None) -> None:
+    def _spared_by(self, lease: Lease) -> Mapping[OwnerKey, Verdict]:
+        """The verdicts with that of a new lease, which need not wait for the next look."""
+        verdicts = dict(self.published.verdicts)
+        if (verdict := verdicts.get(lease.owner)) is not None:
+            verdicts[lease.owner] = replace(
+                verdict,
+                action=Action.KEEP,
+                reasons=(leased(lease),),
+                protections=(Protection.LEASED, *(p for p in verdict.protections if p is not Protection.LEASED)),
+                stage=None,
+                next_action=None,
+                deadline=None,
+            )
+        return verdicts
+
+    def _publish(
+        self,
+        leases: Mapping[OwnerKey, Lease] | None = None,
+        verdicts: Mapping[OwnerKey, Verdict] | None = None,
+    ) -> None:
         self.published = replace(
             self.published,
             ledger=self._ledger,
             outcomes=tuple(self._outcomes),
             leases=self.published.leases if leases is None else leases,
+            verdicts=self.published.verdicts if verdicts is None else verdicts,
         )

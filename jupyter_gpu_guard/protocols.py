@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -69,11 +69,23 @@ class Owners(Protocol):
         ...
 
 
+def nobody_is_spared() -> bool:
+    """The answer where nobody can step in."""
+    return False
+
+
 class Enforcer(Protocol):
     """The one door for effects. It acts on exactly what the verdict names and never decides."""
 
-    async def enforce(self, verdict: Verdict, holder: Holder) -> Outcome:
-        """Carry out `verdict` on `holder` and say what really happened. Never raises for a failed act."""
+    async def enforce(self, verdict: Verdict, holder: Holder, spared: Callable[[], bool] = nobody_is_spared) -> Outcome:
+        """Carry out `verdict` on `holder` and say what really happened. Never raises for a failed act.
+
+        `spared` is asked once, in the last moment before something is lost; True withdraws the act.
+        """
+        ...
+
+    def hurry(self) -> None:
+        """The server is about to end: bring acts that are under way to their end without any grace."""
         ...
 
 

@@ -46,6 +46,11 @@ def protections(holder: Holder, rule: Rule, lease: Lease | None) -> tuple[Protec
     return tuple(found)
 
 
+def leased(lease: Lease) -> Reason:
+    """The Reason that a lease is."""
+    return Reason(Code.LEASED, {"until": lease.until.isoformat(), "reason": lease.reason, "by": lease.by})
+
+
 def _judge_one(holder: Holder, bench: Bench) -> Verdict:
     owner = holder.owner
     rule = bench.policy.rule_for(holder, bench.devices)
@@ -81,7 +86,7 @@ def _spared(holder: Holder, rule: Rule, case: Case | None, lease: Lease | None, 
     if rule.keep:
         return Reason(Code.RULE_KEEPS, {"rule": rule.name})
     if lease is not None:
-        return Reason(Code.LEASED, {"until": lease.until.isoformat(), "reason": lease.reason, "by": lease.by})
+        return leased(lease)
     for what, reading in (("memory", holder.memory), ("compute", holder.compute)):
         if not is_known(reading):
             return Reason(Code.UNKNOWN_READING, {"what": what, "why": reading.why.value, "detail": reading.detail})

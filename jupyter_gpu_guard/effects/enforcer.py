@@ -11,6 +11,7 @@ from jupyter_gpu_guard.core.verdict import Outcome, Result, Verdict
 from jupyter_gpu_guard.effects.notices import Notices
 from jupyter_gpu_guard.effects.outcomes import outcome_of
 from jupyter_gpu_guard.effects.shutdown import KernelShutdown
+from jupyter_gpu_guard.protocols import nobody_is_spared
 
 if TYPE_CHECKING:
     import logging
@@ -58,12 +59,16 @@ class KernelEnforcer:
             sleep=sleep,
         )
 
-    async def enforce(self, verdict: Verdict, holder: Holder) -> Outcome:
+    def hurry(self) -> None:
+        """Bring what is under way to its end without any grace."""
+        self._shutdown.hurry()
+
+    async def enforce(self, verdict: Verdict, holder: Holder, spared: Callable[[], bool] = nobody_is_spared) -> Outcome:
         """Carry out `verdict` on `holder` and say what really happened. Only cancellation passes through."""
         if verdict.action is Action.WARN:
             return self._notices.warn(verdict, holder)
         try:
-            outcome = await self._lose(verdict, holder)
+            outcome = await self._lose(verdict, holder, spared)
         except Exception as fault:  # noqa: BLE001 - logged, and told to whoever asked
             self._log.exception("GPU guard: %s of %s failed", verdict.action.value, verdict.owner)
             detail = f"it failed ({type(fault).__name__}; the server's log says more)"
@@ -71,7 +76,7 @@ class KernelEnforcer:
         self._notices.announce(outcome)
         return outcome
 
-    async def _lose(self, verdict: Verdict, holder: Holder) -> Outcome:
+    async def _lose(self, verdict: Verdict, holder: Holder, spared: Callable[[], bool]) -> Outcome:
         kind = verdict.owner.kind
         if verdict.action is not Action.SHUTDOWN:
             why = f"{verdict.action.value} is nothing to be carried out"
@@ -80,7 +85,7 @@ class KernelEnforcer:
         elif kind is not OwnerKind.KERNEL:
             why = f"shutdown is not supported for {kind.value}s yet"
         else:
-            return await self._shutdown.shut_down(verdict, holder)
+            return await self._shutdown.shut_down(verdict, holder, spared)
         return outcome_of(verdict, holder, self._clock, Result.FAILED, why)
 
 
@@ -90,8 +95,12 @@ class RehearsingEnforcer:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    async def enforce(self, verdict: Verdict, holder: Holder) -> Outcome:
+    def hurry(self) -> None:
+        """Nothing is ever under way here."""
+
+    async def enforce(self, verdict: Verdict, holder: Holder, spared: Callable[[], bool] = nobody_is_spared) -> Outcome:
         """Leave everything as it is."""
+        del spared
         would = {Action.WARN: "would have warned", Action.SHUTDOWN: "would have shut it down"}
         detail = f"mode observe: {would.get(verdict.action, 'nothing to do')}"
         return outcome_of(verdict, holder, self._clock, Result.REHEARSED, detail)

@@ -17,6 +17,7 @@ from jupyter_gpu_guard.core.verdict import Outcome, Result, Survivor, Verdict
 from jupyter_gpu_guard.effects.held import Held, freed, what_is_held, with_descendants
 from jupyter_gpu_guard.effects.outcomes import asked_by, outcome_of, say_bytes
 from jupyter_gpu_guard.effects.signals import Sent, send
+from jupyter_gpu_guard.protocols import nobody_is_spared
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -65,20 +66,27 @@ class KernelShutdown:
         self._deadline = deadline
         self._sleep = sleep
         self._doors: dict[str, asyncio.Task[None]] = {}
+        self._hurried = False
         self._turns: WeakValueDictionary[OwnerKey, asyncio.Lock] = WeakValueDictionary()
 
-    async def shut_down(self, verdict: Verdict, holder: Holder) -> Outcome:
+    def hurry(self) -> None:
+        """Give no more grace: whoever was told to end and has not is killed, since soon nobody is left to do it."""
+        self._hurried = True
+
+    async def shut_down(
+        self, verdict: Verdict, holder: Holder, spared: Callable[[], bool] = nobody_is_spared
+    ) -> Outcome:
         """Carry out `verdict`, unless the last look says otherwise, and say what really happened.
 
-        A kernel is shut down by one at a time; whoever comes second finds it gone.
+        A kernel is shut down by one at a time; whoever comes second finds it gone. `spared` is asked last.
         """
         turn = self._turns.get(verdict.owner)
         if turn is None:
             turn = self._turns[verdict.owner] = asyncio.Lock()
         async with turn:
-            return await self._shut_down(verdict, holder)
+            return await self._shut_down(verdict, holder, spared)
 
-    async def _shut_down(self, verdict: Verdict, holder: Holder) -> Outcome:
+    async def _shut_down(self, verdict: Verdict, holder: Holder, spared: Callable[[], bool]) -> Outcome:
         began = self._clock.now().monotonic
         seen = await self._look()
         tree = await self._grown(holder.tree if verdict.root is None else (*holder.tree, verdict.root))
@@ -92,6 +100,8 @@ class KernelShutdown:
         why = _why_not(verdict, holder, now) or _why_not_by_devices(verdict, before)
         if why is not None:
             return outcome_of(verdict, holder, self._clock, Result.WITHDRAWN, why)
+        if spared():
+            return outcome_of(verdict, holder, self._clock, Result.WITHDRAWN, "it was kept at the last moment")
         try:
             shut = await self._through_the_door(verdict.owner.id)
         except _RefusedError as refusal:
@@ -170,7 +180,8 @@ class KernelShutdown:
             if sent is Sent.SENT:
                 reached.append(key)
         end = self._clock.now().monotonic + within
-        await self._until(lambda: not any(self._lives(key) for key in reached), end)
+        forced = signum is SIGKILL
+        await self._until(lambda: (self._hurried and not forced) or not any(self._lives(key) for key in reached), end)
 
     async def _until(self, condition: Callable[[], bool], end: float) -> None:
         """Wait until `condition` holds, at first often, and no longer than to `end` on the monotonic clock."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_core.paths import jupyter_data_dir
 from jupyter_server.extension.application import ExtensionApp
-from traitlets import Enum, Float, Int, List, Unicode, default
+from traitlets import Enum, Float, Int, List, Unicode, default, validate
 
 from jupyter_gpu_guard.clock import SystemClock
 from jupyter_gpu_guard.core.policy import Policy
@@ -110,6 +110,27 @@ class GpuGuard(ExtensionApp):
     )
 
     guard: Guard
+    _built: tuple[KernelOwners, Devices] | None = None
+    _loop_task: asyncio.Task[None] | None = None
+
+    @validate("sample_interval")
+    def _sample_interval_within_the_drivers_memory(self, proposal: Any) -> float:
+        return self._within(proposal, 0.1, 10.0)
+
+    @validate("grace_time")
+    def _grace_time_is_a_time(self, proposal: Any) -> float:
+        return self._within(proposal, 0.0, 3600.0)
+
+    def _within(self, proposal: Any, least: float, most: float) -> float:
+        """The value that was asked for, or the default with a word in the log: a slip here must not stop a server."""
+        if least <= proposal.value <= most:
+            return float(proposal.value)
+        usual = proposal.trait.default_value
+        self.log.error(
+            "GPU guard: c.GpuGuard.%s = %s cannot be used, it is %g now; write seconds from %g to %g",
+            *(proposal.trait.name, proposal.value, usual, least, most),
+        )
+        return float(usual)
 
     @default("state_directory")
     def _default_state_directory(self) -> str:
@@ -122,8 +143,8 @@ class GpuGuard(ExtensionApp):
             server.event_logger.register_event_schema(schema)
         clock = SystemClock()
         processes = ProcfsProcesses()
-        self._sources: Devices = self._make_devices()
-        self._owners = KernelOwners(
+        devices = self._make_devices()
+        owners = KernelOwners(
             server.kernel_manager,
             server.session_manager,
             processes,
@@ -131,15 +152,14 @@ class GpuGuard(ExtensionApp):
             event_logger=server.event_logger,
             log=self.log,
         )
-        observer = Observer(clock, self._sources, processes, self._owners)
-        self._leases = FileLeases(Path(self.state_directory, "leases.json"))
+        observer = Observer(clock, devices, processes, owners)
         self.guard = Guard(
             observer=observer,
             enforcer=KernelEnforcer(
                 event_logger=server.event_logger,
                 log=self.log,
                 kernel_manager=server.kernel_manager,
-                owners=self._owners,
+                owners=owners,
                 look=observer.look,
                 processes=observer.processes,
                 clock=clock,
@@ -147,13 +167,13 @@ class GpuGuard(ExtensionApp):
                 grace=self.grace_time,
             ),
             rehearsal=RehearsingEnforcer(clock),
-            leases=self._leases,
+            leases=FileLeases(Path(self.state_directory, "leases.json")),
             clock=clock,
             policy=self._read_policy(),
             interval=self.sample_interval,
             log=self.log,
         )
-        self._loop_task: asyncio.Task[None] | None = None
+        self._built = (owners, devices)
         if not hasattr(ExtensionApp, "_start_jupyter_server_extension"):
             # jupyter_server before 2.16 does not call the hook.
             server.io_loop.add_callback(self._start_jupyter_server_extension, server)
@@ -174,13 +194,15 @@ class GpuGuard(ExtensionApp):
 
     async def stop_extension(self) -> None:
         """Stop looking and let go of the driver. The kernels are still there: the server ends them afterwards."""
+        if self._built is None:  # it failed to load; that must not keep the server from ending
+            return
         if self._loop_task is not None:
             self._loop_task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._loop_task
         await self.guard.close()
-        self._owners.close()
-        self._sources.close()
+        for source in self._built:
+            source.close()
 
     def _make_devices(self) -> Devices:
         if self.devices != "simulated":

@@ -14,7 +14,7 @@ from tornado import web
 
 from jupyter_gpu_guard.core.explain import span
 from jupyter_gpu_guard.core.model import OwnerKey
-from jupyter_gpu_guard.guard import Guard, KeepTooLongError, NoSuchOwnerError
+from jupyter_gpu_guard.guard import Guard, KeepTooLongError, NoSuchOwnerError, TooLateError
 
 AUTH_RESOURCE = "gpu_guard"
 ANSWER_WITHIN = 10.0  # seconds; a longer shutdown goes on, and its outcome is in the report
@@ -136,6 +136,8 @@ class KeepHandler(GuardHandler):
             raise web.HTTPError(
                 400, f"{span(lasting.total_seconds())} is longer than the limit of {span(limit)} ({limit:g} seconds)"
             ) from None
+        except TooLateError as error:
+            raise web.HTTPError(409, str(error)) from None
         self.answer(lease_to_wire(lease))
 
     @web.authenticated

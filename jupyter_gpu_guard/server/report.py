@@ -225,8 +225,9 @@ def _notice(notice: Notice, state: Published) -> WireNotice:
     return WireNotice(
         id=f"{notice.owner}@{notice.given_at.isoformat()}",
         owner=str(notice.owner),
-        name=notice.name,
-        notebook=notice.notebook,
+        # A notebook that was renamed since is called by its name of today.
+        name=holder.owner.name if holder else notice.name,
+        notebook=holder.owner.notebook if holder else notice.notebook,
         rule=notice.rule,
         next_action="shutdown" if notice.next_action is Action.SHUTDOWN else None,
         given_at=notice.given_at,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal, Union
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 SCHEMA_VERSION = 1
 
@@ -202,10 +202,10 @@ class WireExplanation(Wire):
 
 
 class WireKeep(Wire):
-    """POST `gpu-guard/api/v1/owners/{owner}/keep`: seconds from now. The answer is a WireLease."""
+    """POST `gpu-guard/api/v1/owners/{owner}/keep`: seconds from now, and a line of reason. Gives a WireLease."""
 
-    seconds: float
-    reason: str = ""
+    seconds: float = Field(strict=True)
+    reason: str = Field(default="", max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")
 
 
 class WireError(Wire):

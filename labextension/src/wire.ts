@@ -213,7 +213,7 @@ export interface WireExplanation {
   lines: Array<string>;
 }
 
-/** POST `gpu-guard/api/v1/owners/{owner}/keep`: seconds from now. The answer is a WireLease. */
+/** POST `gpu-guard/api/v1/owners/{owner}/keep`: seconds from now, and a line of reason. Gives a WireLease. */
 export interface WireKeep {
   seconds: number;
   reason?: string;

@@ -60,6 +60,7 @@ class Lab:
         driver: StandIn | None = None,
         options: tuple[str, ...] = (),
         interval: float = 1.0,
+        grace: float = 3,
         python: str = sys.executable,
     ) -> None:
         self.folder = folder
@@ -67,7 +68,8 @@ class Lab:
         self.log = folder / "server.log"
         self._driver = driver
         self._python = python
-        self._options = ["--GpuGuard.grace_time=3", *options, f"--GpuGuard.sample_interval={interval}"]
+        self._options = [*options, f"--GpuGuard.grace_time={grace}"]
+        self._options.append(f"--GpuGuard.sample_interval={interval}")
         for name in ("root", "home", "config", "runtime", "data", "settings"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         if policy is not None:
@@ -92,6 +94,11 @@ class Lab:
         }
 
     def __enter__(self) -> Self:
+        self.start(self._is_up)
+        return self
+
+    def start(self, is_up: Callable[[], bool]) -> None:
+        """Start the server and wait until it is up."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
@@ -105,11 +112,10 @@ class Lab:
                 command, env=self.environment(), stdout=log, stderr=subprocess.STDOUT, cwd=self.root
             )
         try:
-            until(self._is_up, "the server to answer", 90)
+            until(lambda: self._answers(is_up), "the server to answer", 90)
         except BaseException:
             self.stop()
             raise
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
@@ -129,11 +135,14 @@ class Lab:
             return self._process.wait()
 
     def _is_up(self) -> bool:
+        return bool(self.health()["ticks"] > 0)
+
+    def _answers(self, is_up: Callable[[], bool]) -> bool:
         if self._process.poll() is not None:
             raise AssertionError(f"the server ended:\n{self.log.read_text()}")
         try:
-            return self.health()["ticks"] > 0
-        except (OSError, urllib.error.HTTPError):
+            return is_up()
+        except (OSError, AssertionError):  # not yet, or not yet the extension
             return False
 
     # ---- REST ----
@@ -152,7 +161,8 @@ class Lab:
                 return answer.status, json.loads(text) if text else None
         except urllib.error.HTTPError as refusal:
             text = refusal.read()
-            return refusal.code, json.loads(text) if text else None
+            is_json = refusal.headers.get_content_type() == "application/json"
+            return refusal.code, json.loads(text) if is_json else text.decode()
 
     def get(self, path: str) -> Any:
         """The JSON of a GET that must succeed."""

@@ -122,10 +122,21 @@ def test_bad_requests_name_the_remedy(lab: Lab) -> None:
     kernel = lab.start_kernel("asked.ipynb")
     until(lambda: lab.holder(kernel.id), "the row")
     keep = f"{api}/owners/{quoted('kernel:' + kernel.id)}/keep"
-    for body in ({}, {"seconds": "soon"}, {"seconds": -1}, {"seconds": 1e300}, {"seconds": 60, "why": "?"}, [1]):
+    for body in (
+        {},
+        {"seconds": "soon"},
+        {"seconds": -1},
+        {"seconds": 1e300},
+        {"seconds": 60, "why": "?"},
+        [1],
+        {"seconds": True},
+    ):
         status, refusal = lab.request("POST", keep, body)
         assert status == 400, body
         assert "seconds" in refusal["message"], body
+    for reason in ("x" * 201, "two\nlines", "\x1b[31mred"):
+        status, refusal = lab.request("POST", keep, {"seconds": 60, "reason": reason})
+        assert (status, refusal["message"].startswith("reason: ")) == (400, True)
 
 
 def test_a_person_may_shut_down_at_once_in_any_mode(tmp_path: Path, driver: StandIn) -> None:

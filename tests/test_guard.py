@@ -1,0 +1,187 @@
+"""The tick, with fakes for whatever it touches: who has the last word, and what happens when the server ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+
+import pytest
+from fake_clock import NOON, FakeClock
+
+from jupyter_gpu_guard.core.model import (
+    Device,
+    GpuClient,
+    Owner,
+    OwnerKey,
+    OwnerKind,
+    OwnerState,
+    Process,
+    ProcessKey,
+    Snapshot,
+)
+from jupyter_gpu_guard.core.policy import Action, Idle, Mode, Policy, Rule, Stage
+from jupyter_gpu_guard.core.verdict import Code, Outcome, Result
+from jupyter_gpu_guard.guard import Guard, KeepTooLongError, NoSuchOwnerError, TooLateError
+from jupyter_gpu_guard.leases import FileLeases
+
+KEY = OwnerKey(OwnerKind.KERNEL, "k")
+ROOT = ProcessKey(100, 7)
+POLICY = Policy(
+    mode=Mode.ENFORCE,
+    rules=(
+        Rule(
+            "default",
+            idle=Idle(lasting=timedelta(seconds=10)),
+            notice=timedelta(seconds=10),
+            ladder=(Stage(Action.WARN), Stage(Action.SHUTDOWN, timedelta(seconds=10))),
+        ),
+    ),
+)
+
+
+class FakeObserver:
+    """One idle kernel that holds 2 GiB, for as long as nobody ends it."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self.alive = True
+
+    async def observe(self) -> Snapshot:
+        """What there is now."""
+        return Snapshot(
+            taken_at=self.clock.now(),
+            devices=(Device("GPU-0", 0, "Fake", 80 * 2.0**30, 2 * 2.0**30),),
+            clients=(GpuClient("GPU-0", ROOT.pid, 2 * 2.0**30, 0.0),) if self.alive else (),
+            processes={ROOT.pid: Process(ROOT, 1, ROOT.pid, ROOT.pid, "S", NOON)} if self.alive else {},
+            owners=(Owner(KEY, "a.ipynb", ROOT, OwnerState.IDLE, "a.ipynb"),) if self.alive else (),
+        )
+
+
+class FakeEnforcer:
+    """Warns at once; a shutdown looks for as long as `looking` is not set, asks, and takes until `over` is set."""
+
+    def __init__(self, observer: FakeObserver) -> None:
+        self._observer = observer
+        self.looking, self.over = asyncio.Event(), asyncio.Event()
+        self.done: list[Action] = []
+
+    async def enforce(self, verdict, holder, spared):
+        """Carry it out, like the real one in its order of steps."""
+        result = Result.DONE
+        if verdict.action is Action.SHUTDOWN:
+            await self.looking.wait()
+            if spared():
+                result = Result.WITHDRAWN
+            else:
+                await self.over.wait()
+                self._observer.alive = False
+        if result is Result.DONE:
+            self.done.append(verdict.action)
+        now = self._observer.clock.now().wall
+        return Outcome(verdict.owner, verdict.root, verdict.action, verdict.rule, result, now, result.value)
+
+    def hurry(self) -> None:
+        """End what is under way."""
+        self.looking.set()
+        self.over.set()
+
+
+class Scene:
+    """A guard over one idle kernel."""
+
+    def __init__(self, folder) -> None:
+        self.clock = FakeClock()
+        self.observer = FakeObserver(self.clock)
+        self.enforcer = FakeEnforcer(self.observer)
+        self.guard = Guard(
+            observer=self.observer,
+            enforcer=self.enforcer,
+            rehearsal=self.enforcer,
+            leases=FileLeases(folder / "leases.json"),
+            clock=self.clock,
+            policy=POLICY,
+            log=logging.getLogger("test"),
+        )
+
+    async def pass_time(self, seconds: int) -> None:
+        """Tick every five seconds."""
+        for _ in range(0, seconds, 5):
+            self.clock.advance(5)
+            await self.guard.tick()
+
+    async def doom(self) -> None:
+        """Until the shutdown has begun to look."""
+        await self.guard.tick()
+        await self.pass_time(30)
+        assert self.enforcer.done == [Action.WARN]
+        assert self.guard.published.ledger.cases[KEY].acting
+
+
+def test_a_keep_that_is_granted_is_kept(tmp_path):
+    """While the act still looks, Keep is granted and withdraws it, and the report says so at once."""
+
+    async def play():
+        scene = Scene(tmp_path)
+        await scene.doom()
+        await scene.guard.keep(KEY, timedelta(hours=1), "", "anna")
+        verdict = scene.guard.published.verdicts[KEY]
+        assert [reason.code for reason in verdict.reasons] == [Code.LEASED]
+        assert (verdict.action, verdict.deadline) == (Action.KEEP, None)
+        scene.enforcer.looking.set()
+        await scene.pass_time(60)
+        assert scene.enforcer.done == [Action.WARN]
+        assert [outcome.result for outcome in scene.guard.published.outcomes] == [Result.WITHDRAWN]
+        assert scene.observer.alive
+
+    asyncio.run(play())
+
+
+def test_a_keep_that_comes_too_late_is_refused(tmp_path):
+    """Once the kernel is being shut down nobody is told that it is kept; afterwards there is no such owner."""
+
+    async def play():
+        scene = Scene(tmp_path)
+        await scene.doom()
+        scene.enforcer.looking.set()
+        for _ in range(10):  # the act goes on to its point of no return
+            await asyncio.sleep(0)
+        with pytest.raises(TooLateError, match="too late"):
+            await scene.guard.keep(KEY, timedelta(hours=1), "", "anna")
+        scene.enforcer.over.set()
+        await scene.pass_time(10)
+        with pytest.raises(NoSuchOwnerError):
+            await scene.guard.keep(KEY, timedelta(hours=1), "", "anna")
+        assert scene.enforcer.done == [Action.WARN, Action.SHUTDOWN]
+        assert scene.guard.published.leases == {}
+
+    asyncio.run(play())
+
+
+def test_a_keep_beyond_the_limit_changes_nothing(tmp_path):
+    """It is refused with the limit of the rule, and the warning stands."""
+
+    async def play():
+        scene = Scene(tmp_path)
+        await scene.guard.tick()
+        await scene.pass_time(15)
+        (notice,) = scene.guard.published.ledger.notices
+        with pytest.raises(KeepTooLongError) as refusal:
+            await scene.guard.keep(KEY, timedelta(hours=9), "", "anna")
+        assert refusal.value.longest == timedelta(hours=8)
+        assert scene.guard.published.ledger.notices == (notice,)
+
+    asyncio.run(play())
+
+
+def test_a_server_that_ends_finishes_what_it_has_begun(tmp_path):
+    """An act under way is hurried to its end, not dropped: what it leaves behind would be nobody's afterwards."""
+
+    async def play():
+        scene = Scene(tmp_path)
+        await scene.doom()
+        await scene.guard.close()
+        assert scene.enforcer.done == [Action.WARN, Action.SHUTDOWN]
+        assert [outcome.result for outcome in scene.guard.published.outcomes] == [Result.DONE]
+
+    asyncio.run(play())
