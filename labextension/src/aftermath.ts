@@ -7,6 +7,7 @@ import { shorten } from './format';
 import type { ILanguage } from './language';
 import type { Seen } from './seen';
 import type { IGpuGuard } from './tokens';
+import { labelled } from './words';
 import type { WireOutcome, WireReport } from './wire';
 
 /** JupyterLab cuts what is longer. */
@@ -51,12 +52,12 @@ export class Aftermath implements DocumentRegistry.IWidgetExtension<DocumentWidg
       return;
     }
     for (const place of this.places) {
-      this.post(place, lastEnd(report, place.path()));
+      this.post(place, lastEnd(report, place.path()), report.simulated);
     }
     this.announce(report);
   }
 
-  private post(place: IPlace, outcome: WireOutcome | null): void {
+  private post(place: IPlace, outcome: WireOutcome | null, simulated: boolean): void {
     const wanted = outcome !== null && !this.seen.has(outcome.id) ? outcome : null;
     if (place.banner?.outcome.id === wanted?.id) {
       return;
@@ -64,7 +65,7 @@ export class Aftermath implements DocumentRegistry.IWidgetExtension<DocumentWidg
     place.banner?.dispose();
     place.banner = null;
     if (wanted !== null) {
-      const banner = new Banner(wanted, this.guard.now(), this.language, this.show, () => {
+      const banner = new Banner(wanted, simulated, this.guard.now(), this.language, this.show, () => {
         this.putAway(wanted);
       });
       place.banner = banner;
@@ -92,12 +93,14 @@ export class Aftermath implements DocumentRegistry.IWidgetExtension<DocumentWidg
     }
     this.told.add(...fresh.map(outcome => outcome.id));
     const options = { autoClose: false as const, actions: [{ label: trans.__('Show'), callback: this.show }] };
+    const tell = (text: string): void => {
+      this.notifier.warning(shorten(labelled(text, report.simulated, trans), LONGEST_MESSAGE), options);
+    };
     if (fresh.length > SINGLE_TOASTS) {
-      this.notifier.warning(trans._n('%1 kernel was shut down.', '%1 kernels were shut down.', fresh.length), options);
+      tell(trans._n('%1 kernel was shut down.', '%1 kernels were shut down.', fresh.length));
     } else {
       for (const outcome of fresh) {
-        const text = `${endText(outcome, this.guard.now(), this.language)} ${freedText(outcome, this.language)}`;
-        this.notifier.warning(shorten(text, LONGEST_MESSAGE), options);
+        tell(`${endText(outcome, this.guard.now(), this.language)} ${freedText(outcome, this.language)}`);
       }
     }
   }

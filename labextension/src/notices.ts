@@ -3,6 +3,7 @@ import { bytes, duration, moment, secondsUntil, shorten } from './format';
 import type { ILanguage } from './language';
 import { titleOf } from './rows';
 import type { IGpuGuard } from './tokens';
+import { labelled } from './words';
 import type { WireNotice } from './wire';
 
 /** JupyterLab cuts what is longer. */
@@ -45,7 +46,7 @@ export class NoticeBoard {
       }
     }
     for (const notice of standing.values()) {
-      this.present(notice);
+      this.present(notice, report.simulated);
     }
   };
 
@@ -53,8 +54,8 @@ export class NoticeBoard {
     this.guard.changed.disconnect(this.update);
   }
 
-  private present(notice: WireNotice): void {
-    const message = noticeText(notice, this.guard.now(), this.language);
+  private present(notice: WireNotice, simulated: boolean): void {
+    const message = noticeText(notice, this.guard.now(), this.language, simulated);
     const shown = this.shown.get(notice.id);
     if (shown === undefined) {
       // A hint may go by itself; what announces a loss stays until it is answered.
@@ -95,12 +96,13 @@ export class NoticeBoard {
 }
 
 /** Which notebook, how much, and how long there is still. The minutes are whole, so that the text rarely changes. */
-export function noticeText(notice: WireNotice, now: number, language: ILanguage): string {
+export function noticeText(notice: WireNotice, now: number, language: ILanguage, simulated: boolean): string {
   const { trans } = language;
-  const name = shorten(titleOf(notice), LONGEST_NAME);
+  const label = (text: string): string => labelled(text, simulated, trans);
+  const name = shorten(titleOf(notice), LONGEST_NAME - label('').length);
   const size = bytes(notice.memory_bytes);
   if (notice.deadline === null) {
-    return trans.__('%1 holds %2 GPU memory without compute. Nothing is ended by itself.', name, size);
+    return label(trans.__('%1 holds %2 GPU memory without compute. Nothing is ended by itself.', name, size));
   }
   const left = secondsUntil(notice.deadline, now);
   const when = moment(notice.deadline, now, language);
@@ -114,7 +116,7 @@ export function noticeText(notice: WireNotice, now: number, language: ILanguage)
           trans.__('%1 min', Math.floor(left / 60)),
           when
         );
-  return shorten(text, LONGEST_MESSAGE);
+  return shorten(label(text), LONGEST_MESSAGE);
 }
 
 function oneHourOrLess(longestSeconds: number): number | null {

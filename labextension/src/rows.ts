@@ -44,6 +44,8 @@ export interface IRow {
   readonly compute: IReading;
   readonly places: readonly IPlace[];
   readonly kept: boolean;
+  /** An act is under way: too late to keep it, and no need to shut it down. */
+  readonly ending: boolean;
   readonly keepChoices: readonly IKeepChoice[];
   /** Only while it is unfolded. */
   readonly why: IWhy | null;
@@ -113,6 +115,7 @@ function compare(a: number, b: number): number {
 
 function row(holder: WireHolder, report: WireReport, now: number, language: ILanguage): Omit<IRow, 'why'> {
   const { trans } = language;
+  const ending = isEnding(holder, report);
   const folders = holder.notebook?.split('/').slice(0, -1) ?? [];
   return {
     owner: holder.owner,
@@ -127,7 +130,8 @@ function row(holder: WireHolder, report: WireReport, now: number, language: ILan
     compute: reading(holder.compute_percent, holder.compute_percent_unknown, percent, trans),
     places: report.devices.length > 1 ? placesOf(holder, report, trans) : [],
     kept: holder.lease !== null,
-    keepChoices: keepChoices(holder.longest_keep_seconds, trans)
+    ending,
+    keepChoices: ending ? [] : keepChoices(holder.longest_keep_seconds, trans)
   };
 }
 
@@ -146,8 +150,7 @@ function placesOf(holder: WireHolder, report: WireReport, trans: TranslationBund
 }
 
 function toneOf(holder: WireHolder, report: WireReport): Tone {
-  const ending = hasReason(holder, 'acting') || (report.mode === 'enforce' && holder.verdict.action === 'shutdown');
-  if (ending || threats(report).some(notice => notice.owner === holder.owner)) {
+  if (isEnding(holder, report) || threats(report).some(notice => notice.owner === holder.owner)) {
     return 'warned';
   }
   if (holder.lease) {
@@ -160,6 +163,10 @@ function toneOf(holder: WireHolder, report: WireReport): Tone {
     return 'unknown';
   }
   return holder.state === 'executing' || hasReason(holder, 'computing') ? 'busy' : 'idle';
+}
+
+function isEnding(holder: WireHolder, report: WireReport): boolean {
+  return hasReason(holder, 'acting') || (report.mode === 'enforce' && holder.verdict.action === 'shutdown');
 }
 
 function hasReason(holder: WireHolder, code: (typeof REASON_CODES)[number]): boolean {

@@ -2,7 +2,7 @@ import { type IDeviceCard, devicesOf } from './devices';
 import { bytes, duration, moment, NOT_KNOWN, secondsUntil } from './format';
 import type { ILanguage } from './language';
 import { type IRow, holdsSomething, rowsOf, threats, titleOf } from './rows';
-import { reasonText, resultText } from './words';
+import { labelled, reasonText, resultText } from './words';
 import type { WireOutcome, WireReport } from './wire';
 
 /** A line about something that went wrong, or that one should know. */
@@ -77,17 +77,18 @@ export function summaryOf(report: WireReport, now: number, language: ILanguage):
   const unknown = report.holders.length - known.length;
   const sum = known.reduce((total, amount) => total + amount, 0);
   const size = unknown > 0 && sum === 0 ? NOT_KNOWN : bytes(sum);
-  const lines = [trans.__('GPU memory held by my notebooks: %1', size)];
+  const label = (text: string): string => labelled(text, report.simulated, trans);
+  const lines = [label(trans.__('GPU memory held by my notebooks: %1', size))];
   if (unknown > 0) {
     lines.push(trans._n('%1 more is not known', '%1 more are not known', unknown));
   }
   const nearest = threats(report)[0] as ReturnType<typeof threats>[number] | undefined;
   if (nearest === undefined) {
-    return { text: trans.__('GPU %1', size), title: lines.join('\n') };
+    return { text: label(trans.__('GPU %1', size)), title: lines.join('\n') };
   }
   const left = duration(Math.max(1, secondsUntil(nearest.deadline, now)), trans);
   lines.push(trans.__('%1 will be shut down in %2', titleOf(nearest), left));
-  return { text: trans.__('GPU %1 · %2 left', size, left), title: lines.join('\n') };
+  return { text: label(trans.__('GPU %1 · %2 left', size, left)), title: lines.join('\n') };
 }
 
 function lateOf(report: WireReport, now: number, { trans }: ILanguage): string | null {

@@ -137,6 +137,11 @@ export function personText(name: string, trans: TranslationBundle): string {
   return /^[0-9a-f]{32}$/.test(name) ? trans.__('Somebody') : name;
 }
 
+/** `text`, with the word that tells simulated devices from real ones. */
+export function labelled(text: string, simulated: boolean, trans: TranslationBundle): string {
+  return simulated ? trans.__('%1 (simulated)', text) : text;
+}
+
 /** What an owner is doing, in a word. */
 export function stateWord(state: string, trans: TranslationBundle): string {
   switch (state) {

@@ -5,7 +5,7 @@ import { Aftermath } from '../aftermath';
 import { english } from '../language';
 import { GuardModel } from '../model';
 import { Seen } from '../seen';
-import type { WireOutcome } from '../wire';
+import type { WireOutcome, WireReport } from '../wire';
 import { after, FakeApi, FakeNotifier, FakeStorage, NOW, outcome, report } from './fixtures';
 
 /** As much of an open notebook as a banner needs: a path and a place above the cells. */
@@ -54,8 +54,10 @@ afterEach(() => {
   jest.useRealTimers();
 });
 
-async function say(...outcomes: WireOutcome[]): Promise<void> {
-  api.answer = report({ outcomes });
+const say = (...outcomes: WireOutcome[]): Promise<void> => tell({ outcomes });
+
+async function tell(changes: Partial<WireReport>): Promise<void> {
+  api.answer = report(changes);
   await act(async () => {
     void model.refresh();
     await jest.advanceTimersByTimeAsync(100);
@@ -138,6 +140,15 @@ describe('Aftermath', () => {
   it('does not flood: many at once come as one', async () => {
     await say(...['1', '2', '3', '4', '5'].map(id => outcome({ id })));
     expect(notifier.messages).toEqual(['5 kernels were shut down.']);
+  });
+
+  it('says everywhere that the devices are simulated', async () => {
+    const notebook = await open('work/demo.ipynb');
+    await tell({ simulated: true, outcomes: [outcome()] });
+    expect(notebook.banners[0]).toContain('by rule default. (simulated)');
+    expect(notifier.messages[0]).toMatch(/freed: 6\.0 GiB\. \(simulated\)$/);
+    await tell({ simulated: true, outcomes: ['1', '2', '3', '4'].map(id => outcome({ id })) });
+    expect(notifier.messages[1]).toBe('4 kernels were shut down. (simulated)');
   });
 
   it('tells the others, but not by notification, when a person asked for it', async () => {

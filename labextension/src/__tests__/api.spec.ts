@@ -80,6 +80,7 @@ describe('RestApi', () => {
     [424, 'unreachable'],
     [503, 'unreachable'],
     [400, 'refused'],
+    [409, 'refused'],
     [500, 'refused']
   ])('takes status %d for %s, with the sentence of the server', async (status, kind) => {
     const { api, network } = connect();

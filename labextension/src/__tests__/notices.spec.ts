@@ -1,4 +1,5 @@
 import { GuardActions } from '../actions';
+import { Fault } from '../api';
 import { english } from '../language';
 import { GuardModel } from '../model';
 import { noticeText, NoticeBoard } from '../notices';
@@ -104,6 +105,22 @@ describe('NoticeBoard', () => {
     expect(notifier.messages).toEqual([]);
   });
 
+  it('says that the devices are simulated', async () => {
+    api.answer = report({ simulated: true, notices: [notice()] });
+    void model.refresh();
+    await jest.advanceTimersByTimeAsync(100);
+    expect(notifier.messages[0]).toMatch(/ \(simulated\)$/);
+  });
+
+  it('shows why the server refuses to keep', async () => {
+    await say(notice());
+    api.answer = report({ notices: [] });
+    api.refusal = new Fault('refused', 'it is being shut down; it is too late to keep it');
+    notifier.press('Keep 1 h');
+    await jest.advanceTimersByTimeAsync(100);
+    expect(notifier.messages).toContain('Could not keep demo.ipynb: it is being shut down; it is too late to keep it');
+  });
+
   it('lets a hint go by itself', async () => {
     await say(notice({ deadline: null, next_action: null }));
     expect([...notifier.toasts.values()][0].options?.autoClose).toBeGreaterThan(0);
@@ -113,15 +130,23 @@ describe('NoticeBoard', () => {
 
 describe('noticeText', () => {
   it('names the notebook, the memory and the time left', () => {
-    expect(noticeText(notice(), NOW, english)).toMatch(
+    expect(noticeText(notice(), NOW, english, false)).toMatch(
       /^demo\.ipynb holds 6\.0 GiB GPU memory without compute\. It is shut down in 14 min, at \d\d:\d\d\.$/
     );
-    expect(noticeText(notice({ deadline: after(30) }), NOW, english)).toContain('in less than a minute');
+    expect(noticeText(notice({ deadline: after(30) }), NOW, english, false)).toContain('in less than a minute');
   });
 
   it('fits into what JupyterLab shows, and keeps the time even with a long name', () => {
-    const text = noticeText(notice({ notebook: `${'x'.repeat(300)}.ipynb` }), NOW, english);
+    const text = noticeText(notice({ notebook: `${'x'.repeat(300)}.ipynb` }), NOW, english, false);
     expect(text.length).toBeLessThanOrEqual(140);
     expect(text).toMatch(/in 14 min, at \d\d:\d\d\.$/);
+  });
+
+  it('keeps the whole sentence where it also says that the devices are simulated', () => {
+    const text = noticeText(notice({ notebook: `${'x'.repeat(300)}.ipynb` }), NOW, english, true);
+    expect(text.length).toBeLessThanOrEqual(140);
+    expect(text).toMatch(/ without compute\. It is shut down in 14 min, at \d\d:\d\d\. \(simulated\)$/);
+    const hint = noticeText(notice({ deadline: null, next_action: null }), NOW, english, true);
+    expect(hint).toMatch(/ \(simulated\)$/);
   });
 });

@@ -72,6 +72,13 @@ describe('the rows', () => {
     expect(row.textContent).toContain('idle 1 h 20 min, shut down in 14 min by rule default');
   });
 
+  it('offer nothing once it is too late', async () => {
+    await show(report({ holders: [holder({ verdict: verdict({ action: 'shutdown' }) })] }));
+    for (const name of ['Keep demo.ipynb', 'Shut down demo.ipynb']) {
+      expect(screen.getByRole<HTMLButtonElement>('button', { name }).disabled).toBe(true);
+    }
+  });
+
   it('open the notebook', async () => {
     await show(report());
     await click('demo.ipynb');

@@ -120,6 +120,23 @@ describe('a row', () => {
   });
 });
 
+describe('a row on which a step is under way', () => {
+  const acting = verdict({ reasons: [{ code: 'acting', text: '', facts: {} }] });
+  const ending = verdict({ action: 'shutdown' });
+
+  it.each([
+    ['a step is under way', acting, 'enforce', true],
+    ['a step is under way, as it observes', acting, 'observe', true],
+    ['it is being shut down', ending, 'enforce', true],
+    ['it would be shut down', ending, 'observe', false],
+    ['it has time left', verdict(), 'enforce', false]
+  ] as const)('offers nothing once it is too late: %s', (_, judged, mode, late) => {
+    const [row] = show({ mode, holders: [holder({ verdict: judged })] }).rows;
+    expect(row.ending).toBe(late);
+    expect(row.keepChoices.length === 0).toBe(late);
+  });
+});
+
 describe('the rows', () => {
   const names = (changes: Partial<WireReport>): string[] => show(changes).rows.map(row => row.title);
   const named = (name: string, changes: Partial<WireHolder> = {}): WireHolder =>
@@ -255,6 +272,14 @@ describe('the status bar', () => {
     expect(summaryOf(report({ notices }), NOW, english).text).toBe('GPU 6.0 GiB · 5 min left');
     const hints = [notice({ deadline: null, next_action: null })];
     expect(summaryOf(report({ notices: hints }), NOW, english).text).toBe('GPU 6.0 GiB');
+  });
+
+  it('says that the devices are simulated', () => {
+    const { text, title } = summaryOf(report({ simulated: true }), NOW, english);
+    expect(text).toBe('GPU 6.0 GiB (simulated)');
+    expect(title).toContain('6.0 GiB (simulated)');
+    const warned = report({ simulated: true, notices: [notice({ deadline: after(300) })] });
+    expect(summaryOf(warned, NOW, english).text).toBe('GPU 6.0 GiB · 5 min left (simulated)');
   });
 
   it('never turns what is not known into 0', () => {

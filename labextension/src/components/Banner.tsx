@@ -4,13 +4,14 @@ import { Widget } from '@lumino/widgets';
 import React from 'react';
 import { endText, freedText } from '../endings';
 import type { ILanguage } from '../language';
-import { reasonText } from '../words';
+import { labelled, reasonText } from '../words';
 import type { WireOutcome, WireReason } from '../wire';
 
 /** Stands at the top of a notebook whose kernel was shut down, until it is put away. */
 export class Banner extends ReactWidget {
   constructor(
     readonly outcome: WireOutcome,
+    private readonly simulated: boolean,
     private readonly now: number,
     private readonly language: ILanguage,
     private readonly onShow: () => void,
@@ -36,7 +37,7 @@ export class Banner extends ReactWidget {
         }}
       >
         <div className="jp-GpuGuard-BannerText">
-          <strong>{endText(this.outcome, this.now, this.language)}</strong>
+          <strong>{labelled(endText(this.outcome, this.now, this.language), this.simulated, trans)}</strong>
           <p>
             {this.evidence.map(reason => reasonText(reason, this.now, this.language)).join(' ')}{' '}
             {freedText(this.outcome, this.language)}

@@ -57,7 +57,7 @@ export function RowActions({ row, whyId, doors, trans }: IProps): React.JSX.Elem
         type="button"
         className="jp-GpuGuard-Button"
         aria-label={trans.__('Shut down %1', row.title)}
-        disabled={waiting}
+        disabled={waiting || row.ending}
         onClick={() => {
           wait(doors.shutDown(row));
         }}
