@@ -62,15 +62,16 @@ class Notebook:
                     .execute('docmanager:open', {path, factory: 'Notebook'}).then(() => null)""",
                 path,
             )
-            self.activate()
+        # Any widget of the page, not the current one: a layout that is being restored may activate another.
         page.wait_for_function(
-            """path => {
-                const widget = window.jupyterapp.shell.currentWidget;
-                const kernel = widget?.context?.path === path && widget.sessionContext?.session?.kernel;
+            """path => [...window.jupyterapp.shell.widgets('main')].some(widget => {
+                const kernel = widget.context?.path === path && widget.sessionContext?.session?.kernel;
                 return kernel && kernel.connectionStatus === 'connected' && kernel.status === 'idle';
-            }""",
+            })""",
             arg=path,
         )
+        if not opened:
+            self.activate()
 
     def activate(self) -> None:
         """Bring its tab to the front."""
