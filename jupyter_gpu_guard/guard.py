@@ -166,7 +166,7 @@ class Guard:
             attribution=attribution,
             windows=windows,
             verdicts={verdict.owner: verdict for verdict in verdicts},
-            leases=leases,
+            leases=bench.leases,
             gaps_since=self._gaps_since(before, snapshot),
             ticks=before.ticks + 1,
         )
