@@ -20,20 +20,20 @@ class Aside(Generic[T]):
     The threads are daemons: a driver that hangs for ever must not keep the server from exiting.
     """
 
-    def __init__(self, name: str, call: Callable[[], T], deadline: float) -> None:
+    def __init__(self, name: str, call: Callable[..., T], deadline: float) -> None:
         self._name = name
         self._call = call
         self._deadline = deadline
         self._turn = asyncio.Lock()
         self._running: asyncio.Future[T] | None = None
 
-    async def __call__(self) -> T:
-        """The result of a fresh call. Raises LateError, or whatever the call raised."""
+    async def __call__(self, *arguments: object) -> T:
+        """The result of a fresh call with `arguments`. Raises LateError, or whatever the call raised."""
         async with self._turn:
             if self._running is not None:
                 # An answer to an earlier question is not an answer to this one, so its result is dropped.
                 await self._wait(self._running)
-            self._running = self._start()
+            self._running = self._start(arguments)
             await self._wait(self._running)
             result, self._running = self._running.result(), None
             return result
@@ -43,7 +43,7 @@ class Aside(Generic[T]):
         if not done:
             raise LateError(f"no answer within {self._deadline:g} s")
 
-    def _start(self) -> asyncio.Future[T]:
+    def _start(self, arguments: tuple[object, ...]) -> asyncio.Future[T]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         future.add_done_callback(lambda f: f.cancelled() or f.exception())
@@ -54,7 +54,7 @@ class Aside(Generic[T]):
 
         def run() -> None:
             try:
-                outcome: object = self._call()
+                outcome: object = self._call(*arguments)
                 deed: Callable[..., None] = future.set_result
             except Exception as error:  # noqa: BLE001  handed on to whoever waits
                 outcome, deed = error, future.set_exception

@@ -33,8 +33,8 @@ class TooLateError(RuntimeError):
 class Observes(Protocol):
     """What the guard needs of an Observer."""
 
-    async def observe(self) -> Snapshot:
-        """One Snapshot."""
+    async def observe(self, before: Attribution) -> Snapshot:
+        """One Snapshot. `before` is what the previous one led to."""
         ...
 
 
@@ -138,7 +138,7 @@ class Guard:
     async def tick(self) -> Published:
         """One round: observe, attribute, push, judge, limit, enforce, settle, publish."""
         acting = set(self._acts)
-        snapshot = await self._observer.observe()
+        snapshot = await self._observer.observe(self.published.attribution)
         leases, snapshot = await self._current_leases(snapshot)
         now = snapshot.taken_at
         # With thousands of processes this takes a while: not on the event loop.

@@ -7,28 +7,63 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from .aside import Aside, LateError
-from .core.model import Gap, GpuClient, Owner, Process, Snapshot, is_known
-from .protocols import Clock, Devices, DevicesSeen, Owners, Processes
+from .core.attribute import Attribution
+from .core.model import (
+    Activity,
+    Gap,
+    GpuClient,
+    Mark,
+    Owner,
+    OwnerKey,
+    OwnerKind,
+    Process,
+    ProcessKey,
+    Snapshot,
+    is_known,
+)
+from .protocols import Clock, Devices, DevicesSeen, Insight, Owners, Processes
 
 DEADLINE = 8.0  # seconds; the driver keeps its samples for about 10
+ACTIVITY_EVERY = 30.0  # seconds; a closed connection can be seen for about 60
+
+_NOBODY = Attribution()
 
 
 class Observer:
-    """Looks at devices, processes and owners, in this order: what protects is read last and so is newest."""
+    """Looks at devices, processes and owners, in this order: what protects is read last and so is newest.
+
+    `activity_every`: seconds between two closer looks at what the owners' processes do.
+    """
 
     def __init__(
-        self, clock: Clock, devices: Devices, processes: Processes, owners: Owners, deadline: float = DEADLINE
+        self,
+        clock: Clock,
+        devices: Devices,
+        processes: Processes,
+        owners: Owners,
+        deadline: float = DEADLINE,
+        *,
+        insight: Insight | None = None,
+        activity_every: float = ACTIVITY_EVERY,
     ) -> None:
         self._clock = clock
         self._devices = devices
         self._owners = owners
         self._deadline = deadline
+        self._activity_every = activity_every
+        self._active: Mapping[OwnerKey, Activity] = {}
+        self._active_at: float | None = None
         self._read_devices: Aside[DevicesSeen] = Aside("devices", devices.read, deadline)
         self._read_processes: Aside[Mapping[int, Process]] = Aside("processes", processes.read, deadline)
+        self._marks: Aside[Mapping[ProcessKey, Mark]] | None = None
+        self._activity: Aside[Mapping[OwnerKey, Activity]] | None = None
+        if insight is not None:
+            self._marks = Aside("marks", insight.marks, deadline)
+            self._activity = Aside("activity", insight.activity, deadline)
         self._between: list[DevicesSeen] = []
 
-    async def observe(self) -> Snapshot:
-        """One Snapshot. Never raises but for cancellation."""
+    async def observe(self, before: Attribution = _NOBODY) -> Snapshot:
+        """One Snapshot. `before` is what the previous one led to. Never raises but for cancellation."""
         gaps: list[Gap] = []
         seen = DevicesSeen()
         try:
@@ -43,19 +78,20 @@ class Observer:
         self._between.clear()
 
         processes: Mapping[int, Process] = {}
+        closely = {client.pid for client in seen.clients} | {key.pid for key in before.lineage}
         try:
-            processes = await self._read_processes()
+            processes = await self._read_processes(closely)
         except Exception as error:  # noqa: BLE001
             gaps.append(Gap("processes", f"the process table could not be read: {error}"))
 
         owners: tuple[Owner, ...] = ()
         try:
-            owners = await asyncio.wait_for(self._owners.read(), self._deadline)
+            owners = await asyncio.wait_for(self._owners.read(processes), self._deadline)
         except asyncio.TimeoutError:
             gaps.append(Gap("owners", f"the server's kernels gave no answer within {self._deadline:g} s"))
         except Exception as error:  # noqa: BLE001
             gaps.append(Gap("owners", f"the server's kernels could not be listed: {error}"))
-        return Snapshot(
+        snapshot = Snapshot(
             taken_at=taken_at,
             devices=seen.devices,
             clients=seen.clients,
@@ -64,6 +100,7 @@ class Observer:
             gaps=(*seen.gaps, *gaps),
             simulated=self._devices.simulated,
         )
+        return await self._with_insight(snapshot, before)
 
     async def look(self) -> DevicesSeen | None:
         """An extra look at the devices, to verify an act. None: they did not answer.
@@ -80,6 +117,47 @@ class Observer:
     async def processes(self) -> Mapping[int, Process]:
         """An extra look at the process table."""
         return await self._read_processes()
+
+    async def _with_insight(self, snapshot: Snapshot, before: Attribution) -> Snapshot:
+        """`snapshot` with a closer look at the processes that matter."""
+        marks: Mapping[ProcessKey, Mark] = {}
+        gaps = []
+        if self._marks is not None and (keys := _of_nobody(snapshot, before)):
+            keys |= {owner.root for owner in snapshot.owners if owner.root is not None}
+            try:
+                marks = await self._marks(keys)
+            except Exception as error:  # noqa: BLE001
+                gaps.append(Gap("marks", f"the environment of processes could not be read: {error}"))
+        now = snapshot.taken_at.monotonic
+        due = self._active_at is None or now - self._active_at >= self._activity_every
+        if self._activity is not None and due:
+            trees, ports = _to_look_into(snapshot, before)
+            try:
+                self._active = await self._activity(trees, ports)
+                self._active_at = now if trees else None
+            except Exception as error:  # noqa: BLE001
+                self._active = {}
+                gaps.append(Gap("activity", f"what processes do apart from GPUs could not be read: {error}"))
+        return replace(snapshot, marks=marks, activity=self._active, gaps=(*snapshot.gaps, *gaps))
+
+
+def _of_nobody(snapshot: Snapshot, before: Attribution) -> set[ProcessKey]:
+    """The processes on a device that were not attributed before."""
+    rows = (snapshot.processes.get(client.pid) for client in snapshot.clients)
+    return {process.key for process in rows if process is not None and process.key not in before.lineage}
+
+
+def _to_look_into(
+    snapshot: Snapshot, before: Attribution
+) -> tuple[dict[OwnerKey, tuple[ProcessKey, ...]], dict[OwnerKey, frozenset[int]]]:
+    """The trees of those that hold a GPU, and of all that are no kernels; with the ports that are Jupyter's."""
+    ports = {owner.key: owner.own_ports for owner in snapshot.owners}
+    trees = {
+        holder.owner.key: holder.tree
+        for holder in before.holders
+        if holder.owner.key in ports and (holder.holdings or holder.owner.key.kind is not OwnerKind.KERNEL)
+    }
+    return trees, {key: ports[key] for key in trees}
 
 
 def _with_peaks_of(earlier: DevicesSeen, later: DevicesSeen) -> DevicesSeen:

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from .core.model import Device, Gap, GpuClient, Holder, Instant, Owner, OwnerKey, Process, ProcessKey
+from .core.model import Activity, Device, Gap, GpuClient, Holder, Instant, Mark, Owner, OwnerKey, Process, ProcessKey
 from .core.verdict import Lease, Outcome, Verdict
 
 
@@ -48,8 +48,12 @@ class Devices(Protocol):
 class Processes(Protocol):
     """The process table of this pid namespace."""
 
-    def read(self) -> Mapping[int, Process]:
-        """All processes by pid. Blocks. A process that ends meanwhile is simply absent."""
+    def read(self, closely: Collection[int] | None = None) -> Mapping[int, Process]:
+        """All processes by pid. Blocks. A process that ends meanwhile is simply absent.
+
+        `closely`: the pids whose rows must be of this moment; None: all. Another row may be as old as a minute, but is
+        never that of another process, and no process is missing.
+        """
         ...
 
     def identify(self, pid: int) -> Process | None:
@@ -57,11 +61,25 @@ class Processes(Protocol):
         ...
 
 
+class Insight(Protocol):
+    """What only a closer look at single processes tells. It costs more, so it is for those that matter."""
+
+    def marks(self, keys: Collection[ProcessKey]) -> Mapping[ProcessKey, Mark]:
+        """What each of `keys` has inherited in its environment. Blocks. Missing: it cannot be read, or is gone."""
+        ...
+
+    def activity(
+        self, trees: Mapping[OwnerKey, Collection[ProcessKey]], own_ports: Mapping[OwnerKey, Collection[int]]
+    ) -> Mapping[OwnerKey, Activity]:
+        """What each tree does apart from GPUs. Blocks. `own_ports` do not count as listened on."""
+        ...
+
+
 class Owners(Protocol):
     """Kernels, terminals and TensorBoards of this server."""
 
-    async def read(self) -> tuple[Owner, ...]:
-        """All owners now. Looking never counts as activity."""
+    async def read(self, processes: Mapping[int, Process] | None = None) -> tuple[Owner, ...]:
+        """All owners now. Looking never counts as activity. `processes`: the table of this moment; None: not known."""
         ...
 
     def look_again(self, key: OwnerKey) -> Owner | None:
@@ -110,4 +128,4 @@ class Leases(Protocol):
         ...
 
 
-__all__ = ["Clock", "Devices", "DevicesSeen", "Enforcer", "Leases", "Owners", "ProcessKey", "Processes"]
+__all__ = ["Clock", "Devices", "DevicesSeen", "Enforcer", "Insight", "Leases", "Owners", "ProcessKey", "Processes"]

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 from fake_clock import NOON, FakeClock
 
+from jupyter_gpu_guard.core.attribute import Attribution
 from jupyter_gpu_guard.core.model import (
     Device,
     GpuClient,
@@ -47,7 +48,7 @@ class FakeObserver:
         self.clock = clock
         self.alive = True
 
-    async def observe(self) -> Snapshot:
+    async def observe(self, before: Attribution) -> Snapshot:
         """What there is now."""
         return Snapshot(
             taken_at=self.clock.now(),

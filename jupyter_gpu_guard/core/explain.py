@@ -82,6 +82,34 @@ _SENTENCES: dict[Code, Callable[[dict[str, Fact]], str]] = {
     Code.RETRY_LATER: lambda f: f"The last attempt failed; the next one comes in {span(f['wait_seconds'])}.",
     Code.OBSERVING: lambda _: "The guard only observes: nothing is ended.",
     Code.ASKED: lambda f: f"{f.get('by') or 'Somebody'} asked for it.",
+    Code.LAST_CELL_FAILED: lambda _: (
+        "Its last cell ended in an error, whose saved frames may hold the memory: run `import sys, gc; "
+        "sys.last_exc = sys.last_value = sys.last_traceback = None; gc.collect()`, then empty the framework's cache, "
+        "or restart the kernel."
+    ),
+    Code.RUN_ENDED: lambda f: (
+        f"No cell runs any more, but processes that it started ({f['processes']}) hold {memory(f['memory_bytes'])} and "
+        f"compute {percent(f['compute_percent'])}: stop them if the run is over."
+    ),
+    Code.LEFT_BEHIND: lambda f: (
+        f"{'The kernel died' if f.get('died') else 'An earlier run ended'}; processes that it left behind "
+        f"({f['processes']}) hold {memory(f['memory_bytes'])}."
+    ),
+    Code.ESTIMATED: lambda _: (
+        "That it is on this GPU is an estimate, since the driver names processes that cannot be seen here: "
+        "nothing is ended on it unless the rule trusts estimates."
+    ),
+    Code.SOLE_OWNER: lambda _: (
+        "Its processes are not measured one by one. It is alone on the GPU, so the GPU's own compute stands in."
+    ),
+    Code.UNWATCHED: lambda f: (
+        f"Nobody has looked at this TensorBoard for {span(f['unwatched_seconds'])}; "
+        f"the limit is {span(f['unwatched_for_seconds'])}."
+    ),
+    Code.WATCHED: lambda f: (
+        f"This TensorBoard was last looked at {span(f['unwatched_seconds'])} ago; "
+        f"the limit is {span(f['unwatched_for_seconds'])}."
+    ),
 }
 
 

@@ -28,6 +28,8 @@ class Why(str, Enum):
     DRIVER_ERROR = "driver-error"  # any other refusal of the driver
     PIDS_HIDDEN = "pids-hidden"  # the driver names processes of another pid namespace
     NOT_LOCAL = "not-local"  # the owner runs on another machine
+    SHARED = "shared"  # measured for several together, and not divisible
+    SUSPENDED = "suspended"  # the device sleeps, and reading it would wake it up
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,10 @@ class ProcessKey:
 
 @dataclass(frozen=True)
 class Process:
-    """One row of the process table. `state` is the letter of /proc/PID/stat (R, S, D, Z, ...)."""
+    """One row of the process table. `state` is the letter of /proc/PID/stat (R, S, D, Z, ...).
+
+    `cpu` is the CPU time in seconds that it has used so far, with that of the children it has waited for.
+    """
 
     key: ProcessKey
     parent: int
@@ -92,6 +97,7 @@ class Process:
     session: int
     state: str
     started_at: datetime
+    cpu: float = 0.0
 
     @property
     def is_over(self) -> bool:
@@ -105,11 +111,26 @@ class DeviceState(str, Enum):
     OK = "ok"
     LOST = "lost"  # fell off the bus, or needs a reset
     FAILING = "failing"  # answers some or all questions with an error
+    SUSPENDED = "suspended"  # sleeps, with nobody on it; it is not read, since that would wake it up
+
+
+class Evidence(str, Enum):
+    """What a figure of one process or holding rests on. Anything but PROCESS is named wherever the figure is shown."""
+
+    PROCESS = "process"  # the driver's figure for this very process
+    SOLE_OWNER = "sole-owner"  # that of the whole device or MIG instance, of which this owner is the only user
+    ESTIMATE = "estimate"  # who is on the device is inferred: the driver names processes that cannot be seen here
 
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU or a MIG instance, named by UUID. `index` is for display only and may change between two boots."""
+    """A GPU or a MIG instance, named by UUID. `index` is for display only and may change between two boots.
+
+    `compute` is what the driver says of the moment. `overall` is the mean compute of the whole device since the
+    previous reading, or a bound above it: it may stand in for processes that are not measured if one owner alone is on
+    the device.
+    `part_of` is the UUID of the GPU that a MIG instance is cut from.
+    """
 
     uuid: str
     index: int
@@ -122,19 +143,24 @@ class Device:
     power: Reading = Unknown(Why.NOT_SUPPORTED)
     mig: bool = False
     state: DeviceState = DeviceState.OK
+    overall: Reading = Unknown(Why.NOT_SUPPORTED)
+    part_of: str | None = None
 
 
 @dataclass(frozen=True)
 class GpuClient:
     """A process as the driver lists it on one device: a bare pid, not yet an identity.
 
-    `compute` is the mean over the time since the previous successful reading of the same device.
+    `compute` is the mean over the time since the previous successful reading of the same device. `type`: C compute, G
+    graphics, M multi-process service, joined by `+`.
     """
 
     device: str
     pid: int
     memory: Reading
     compute: Reading
+    type: str = "C"
+    evidence: Evidence = Evidence.PROCESS
 
 
 @dataclass(frozen=True)
@@ -146,6 +172,8 @@ class GpuProcess:
     memory: Reading
     compute: Reading
     started_at: datetime
+    type: str = "C"
+    evidence: Evidence = Evidence.PROCESS
 
 
 class OwnerKind(str, Enum):
@@ -177,13 +205,41 @@ class OwnerKey:
 
 
 class OwnerState(str, Enum):
-    """What an owner is doing, as far as the server can tell. Advisory: it may protect, it never proves idleness."""
+    """What an owner is doing, as far as can be told. Advisory: it may protect, it never proves idleness.
+
+    A source says all but SERVING and INPUT_BOUND, which are read off the processes (`core.states`).
+    """
 
     IDLE = "idle"
     EXECUTING = "executing"
+    WAITING = "waiting-for-input"  # a cell asks the person for a line of text
+    BREAKPOINT = "at-breakpoint"  # a cell is halted in the debugger
+    SERVING = "serving"  # its processes listen on a port, and somebody came to it lately
+    INPUT_BOUND = "input-bound"  # its processes use the CPU, disk or network while no GPU computes
     STARTING = "starting"
     DEAD = "dead"
     UNKNOWN = "unknown"
+
+    @property
+    def is_running_a_cell(self) -> bool:
+        """Whether a cell has begun and not ended."""
+        return self in (OwnerState.EXECUTING, OwnerState.WAITING, OwnerState.BREAKPOINT)
+
+
+@dataclass(frozen=True)
+class Board:
+    """What is particular about a TensorBoard.
+
+    `log_dir` as it was given to it; `started_by` the owner in whose tree it was started.
+    `inside`: it runs within the server's own process and has no process of its own. `duplicate`: another one shows the
+    same log directory.
+    """
+
+    log_dir: str
+    port: int | None = None
+    started_by: OwnerKey | None = None
+    inside: bool = False
+    duplicate: bool = False
 
 
 @dataclass(frozen=True)
@@ -191,7 +247,9 @@ class Owner:
     """A kernel, terminal or TensorBoard of this server.
 
     `root` is the process it started with (None: it runs elsewhere, or is not yet seen). A restart gives a new root.
-    `used_at` is the monotonic time of the last sign of use by a person: the end of the last cell they ran.
+    `used_at` is the monotonic time of the last sign of use by a person: the end of the last cell they ran, or a line of
+    input. `own_ports` are TCP ports by which Jupyter itself talks to it. `failed`: its last cell ended in an error.
+    `died`: the process before the present one ended by itself, and nobody had asked for a restart.
     """
 
     key: OwnerKey
@@ -202,6 +260,36 @@ class Owner:
     kernelspec: str | None = None
     started_at: datetime | None = None
     used_at: float | None = None
+    own_ports: frozenset[int] = frozenset()
+    failed: bool = False
+    died: bool = False
+    board: Board | None = None
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a process has inherited in its environment: which server started its kernel, and for which session.
+
+    `server` is the server's pid (`JPY_PARENT_PID`), `session` the path of the notebook when the kernel was started
+    (`JPY_SESSION_NAME`, absolute). Inherited by every descendant, also by one whose parents have all ended.
+    """
+
+    server: int | None
+    session: str | None
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What the processes of one owner do apart from GPUs.
+
+    `io` is by process the bytes read and written so far; who cannot be looked into is missing. `listens` are TCP ports
+    on which they listen, apart from the owner's own; `visitors` counts connections to these from outside the tree that
+    are open or were closed within about a minute.
+    """
+
+    io: Mapping[ProcessKey, float] = field(default_factory=dict)
+    listens: frozenset[int] = frozenset()
+    visitors: int = 0
 
 
 @dataclass(frozen=True)
@@ -214,7 +302,11 @@ class Gap:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that was seen at one instant. A source named in `gaps` did not answer in full: not the same as nothing."""
+    """All that was seen at one instant. A source named in `gaps` did not answer in full: not the same as nothing.
+
+    `marks` are read for processes on a device whose owner is not known otherwise, and for the owners' roots. `activity`
+    is read less often than the rest and stays until it is read again.
+    """
 
     taken_at: Instant
     devices: tuple[Device, ...] = ()
@@ -223,6 +315,8 @@ class Snapshot:
     owners: tuple[Owner, ...] = ()
     gaps: tuple[Gap, ...] = ()
     simulated: bool = False
+    marks: Mapping[ProcessKey, Mark] = field(default_factory=dict)
+    activity: Mapping[OwnerKey, Activity] = field(default_factory=dict)
 
     def missed(self, *sources: str) -> Gap | None:
         """The first gap among `sources`, if any of them did not answer."""
@@ -231,10 +325,14 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Holding:
-    """What one owner has on one device: this is shown."""
+    """What one owner has on one device: this is shown.
+
+    `overall` is the device's own figure where it stands in for processes that are not measured one by one.
+    """
 
     device: str
     processes: tuple[GpuProcess, ...]
+    overall: float | None = None
 
     @property
     def memory(self) -> Reading:
@@ -244,8 +342,17 @@ class Holding:
     @property
     def compute(self) -> Reading:
         """Percent of the device, at most 100."""
+        if self.overall is not None:
+            return min(self.overall, 100.0)
         share = total(process.compute for process in self.processes)
         return min(share, 100.0) if is_known(share) else share
+
+    @property
+    def evidence(self) -> Evidence:
+        """The weakest that its figures rest on."""
+        if any(process.evidence is Evidence.ESTIMATE for process in self.processes):
+            return Evidence.ESTIMATE
+        return Evidence.PROCESS if self.overall is None else Evidence.SOLE_OWNER
 
 
 @dataclass(frozen=True)
@@ -254,7 +361,8 @@ class Holder:
 
     `tree` is every living process known to belong to it, GPU or not. `leftovers` are GPU processes of an earlier root
     (before a restart): shown with it, not charged to it. `unknown` is set when a source that could have named further
-    processes did not answer.
+    processes did not answer. `cpu` is the CPU time of each process of the tree so far, in seconds. `refined` is the
+    state after the processes were looked at, where that tells more than the owner's own.
     """
 
     owner: Owner
@@ -262,6 +370,19 @@ class Holder:
     tree: tuple[ProcessKey, ...] = ()
     leftovers: tuple[GpuProcess, ...] = ()
     unknown: Unknown | None = None
+    cpu: Mapping[ProcessKey, float] = field(default_factory=dict)
+    activity: Activity | None = None
+    refined: OwnerState | None = None
+
+    @property
+    def state(self) -> OwnerState:
+        """What it is doing."""
+        return self.refined or self.owner.state
+
+    @property
+    def estimated(self) -> bool:
+        """Whether it is inferred, and not seen, that it is on a device."""
+        return any(holding.evidence is Evidence.ESTIMATE for holding in self.holdings)
 
     @property
     def memory(self) -> Reading:

@@ -47,11 +47,14 @@ class Idle:
     """When a holder counts as idle.
 
     Compute below `compute_below` percent and at least `memory_above` bytes held, for `lasting` (None: never).
+    `unwatched_for` is for TensorBoards only: one that nobody has looked at for so long is due without holding any
+    memory; None: a TensorBoard is judged like everything else.
     """
 
     compute_below: float = 5.0
     memory_above: float = 512 * 2**20
     lasting: timedelta | None = timedelta(hours=2)
+    unwatched_for: timedelta | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ class Match:
         owner = holder.owner
         if self.owner is not None and owner.key.kind is not self.owner:
             return False
-        if self.state is not None and owner.state is not self.state:
+        if self.state is not None and holder.state is not self.state:
             return False
         if self.kernelspec is not None and not _matches(owner.kernelspec, self.kernelspec):
             return False
@@ -110,7 +113,10 @@ def _matches(text: str | None, glob: str) -> bool:
 
 @dataclass(frozen=True)
 class Rule:
-    """A condition with thresholds and a ladder. `keep` True: whatever matches is left alone."""
+    """A condition with thresholds and a ladder. `keep` True: whatever matches is left alone.
+
+    `trust_estimates`: something may be ended although it is only inferred that it is on a device.
+    """
 
     name: str
     match: Match = Match()
@@ -119,6 +125,7 @@ class Rule:
     keep_limits: KeepLimits = KeepLimits()
     ladder: tuple[Stage, ...] = (Stage(Action.WARN), Stage(Action.SHUTDOWN, timedelta(minutes=15)))
     keep: bool = False
+    trust_estimates: bool = False
 
 
 @dataclass(frozen=True)

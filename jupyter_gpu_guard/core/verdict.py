@@ -34,6 +34,13 @@ class Code(str, Enum):
     RETRY_LATER = "retry-later"
     OBSERVING = "observing"
     ASKED = "asked"  # a person pressed the button
+    LAST_CELL_FAILED = "last-cell-failed"  # the saved frames of its error may hold the memory
+    RUN_ENDED = "run-ended"  # no cell runs, and yet processes that it started compute
+    LEFT_BEHIND = "left-behind"  # processes of an earlier run hold memory
+    ESTIMATED = "estimated"  # it is inferred, and not seen, that it is on a device
+    SOLE_OWNER = "sole-owner"  # its compute is that of the whole device
+    UNWATCHED = "unwatched"  # a TensorBoard that nobody looks at
+    WATCHED = "watched"  # a TensorBoard that somebody looks at
 
 
 class Protection(str, Enum):
@@ -43,6 +50,10 @@ class Protection(str, Enum):
     EXECUTING = "executing"
     UNKNOWN = "unknown"
     EXEMPT = "exempt"
+    ATTENDED = "attended"  # halted in the debugger or at a question, with somebody connected
+    BUSY = "busy"  # its processes use the CPU, disk or network
+    SERVING = "serving"  # somebody came to a port on which it listens
+    ESTIMATED = "estimated"  # nothing is ended on an estimate
 
 
 @dataclass(frozen=True)

@@ -55,11 +55,15 @@ class WireDevice(Wire):
     power_watts: float | None
     power_watts_unknown: str | None = None
     mig: bool
-    state: Literal["ok", "lost", "failing"]
+    part_of: str | None = None
+    state: Literal["ok", "lost", "failing", "suspended"]
+
+
+Evidence = Literal["process", "sole-owner", "estimate"]
 
 
 class WireProcess(Wire):
-    """One process on one device. No name, no arguments."""
+    """One process on one device. No name, no arguments. `type` as the driver has it: C, G, M, joined by `+`."""
 
     pid: int
     started_at: datetime
@@ -68,17 +72,37 @@ class WireProcess(Wire):
     memory_bytes_unknown: str | None = None
     compute_percent: float | None
     compute_percent_unknown: str | None = None
+    type: str = "C"
+    evidence: Evidence = "process"
 
 
 class WireHolding(Wire):
-    """What one owner has on one device. `device` is the UUID."""
+    """What one owner has on one device. `device` is the UUID; `evidence` is what the figures rest on."""
 
     device: str
     memory_bytes: float | None
     memory_bytes_unknown: str | None = None
     compute_percent: float | None
     compute_percent_unknown: str | None = None
+    evidence: Evidence = "process"
     processes: list[WireProcess]
+
+
+class WireBoard(Wire):
+    """What is particular about a TensorBoard. `watchers`: connections to its port now or within about a minute.
+
+    `started_by` names the owner in whose tree it runs, `started_by_name` is what people call that; `duplicate`: another
+    one shows the same log directory. `unwatched_seconds` null: not known yet.
+    """
+
+    log_dir: str
+    port: int | None
+    started_by: str | None
+    started_by_name: str | None
+    watchers: int | None
+    unwatched_seconds: float | None
+    duplicate: bool
+    inside: bool
 
 
 class WireVerdict(Wire):
@@ -100,14 +124,28 @@ class WireLease(Wire):
 
 
 class WireHolder(Wire):
-    """One kernel, terminal or TensorBoard. `compute_percent` is the mean over the last minute seen."""
+    """One kernel, terminal or TensorBoard. `compute_percent` is the mean over the last minute seen.
+
+    `estimated`: it is inferred, and not seen, that it is on a device. `failed`: its last cell ended in an error.
+    `died`: the process before the present one ended by itself.
+    """
 
     owner: str
     kind: Literal["kernel", "terminal", "tensorboard"]
     name: str
     notebook: str | None
     kernelspec: str | None
-    state: Literal["idle", "executing", "starting", "dead", "unknown"]
+    state: Literal[
+        "idle",
+        "executing",
+        "waiting-for-input",
+        "at-breakpoint",
+        "serving",
+        "input-bound",
+        "starting",
+        "dead",
+        "unknown",
+    ]
     memory_bytes: float | None
     memory_bytes_unknown: str | None = None
     compute_percent: float | None
@@ -120,6 +158,10 @@ class WireHolder(Wire):
     protections: list[str]
     lease: WireLease | None
     leftovers: list[WireProcess]
+    estimated: bool = False
+    failed: bool = False
+    died: bool = False
+    board: WireBoard | None = None
 
 
 class WireStrangers(Wire):

@@ -12,6 +12,7 @@ from jupyter_gpu_guard.sources.kernel_watch import KernelWatch, Sight
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from jupyter_gpu_guard.core.model import Process
     from jupyter_gpu_guard.protocols import Clock, Processes
 
 KERNEL_ACTIONS = "https://events.jupyter.org/jupyter_server/kernel_actions/v1"
@@ -52,7 +53,7 @@ class KernelOwners:
         if event_logger is not None:
             event_logger.add_listener(schema_id=KERNEL_ACTIONS, listener=self._on_kernel_action)
 
-    async def read(self) -> tuple[Owner, ...]:
+    async def read(self, processes: Mapping[int, Process] | None = None) -> tuple[Owner, ...]:  # noqa: ARG002
         """All kernels now. One that raises is listed with state UNKNOWN and without a process; the rest go on."""
         await self._read_titles()
         ids = list(self._kernels.list_kernel_ids())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jupyter_gpu_guard.core.model import Process, ProcessKey
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 # The fields we want end well before this many bytes: a name has at most 64 bytes and 21 numbers follow it.
 _STAT_BYTES = 1024
@@ -29,6 +29,7 @@ class Stat(NamedTuple):
     group: int
     session: int
     start_ticks: int
+    cpu_ticks: int = 0
 
 
 def parse_stat(text: bytes) -> Stat:
@@ -48,6 +49,7 @@ def parse_stat(text: bytes) -> Stat:
         group=int(fields[2]),
         session=int(fields[3]),
         start_ticks=int(fields[19]),
+        cpu_ticks=sum(max(0, int(field)) for field in fields[11:15]),
     )
 
 
@@ -66,7 +68,7 @@ class ProcfsProcesses:
         self._root = root
         self._known: dict[str, tuple[bytes, Process]] = {}
 
-    def read(self) -> Mapping[int, Process]:
+    def read(self, closely: Collection[int] | None = None) -> Mapping[int, Process]:  # noqa: ARG002
         """All processes by pid. Blocks for about 10 microseconds per process. What ends meanwhile is simply absent."""
         known, seen = self._known, {}
         folder = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
@@ -102,6 +104,7 @@ class ProcfsProcesses:
             session=stat.session,
             state=stat.state,
             started_at=self._boot_time + timedelta(seconds=stat.start_ticks / self._ticks_per_second),
+            cpu=stat.cpu_ticks / self._ticks_per_second,
         )
 
     # Both are read once: a process must not seem to start anew because the clock was set.

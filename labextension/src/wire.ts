@@ -20,7 +20,15 @@ export const REASON_CODES = [
   "acting",
   "retry-later",
   "observing",
-  "asked"
+  "asked",
+  "last-cell-failed",
+  "run-ended",
+  "left-behind",
+  "estimated",
+  "sole-owner",
+  "unwatched",
+  "watched",
+  "contradiction"
 ] as const;
 
 /** A fact that spares a holder now. */
@@ -28,7 +36,11 @@ export const PROTECTIONS = [
   "leased",
   "executing",
   "unknown",
-  "exempt"
+  "exempt",
+  "attended",
+  "busy",
+  "serving",
+  "estimated"
 ] as const;
 
 /** Why a quantity is not known. The values are stable: they travel in the report and are translated by the faces. */
@@ -42,7 +54,9 @@ export const WHYS = [
   "device-lost",
   "driver-error",
   "pids-hidden",
-  "not-local"
+  "not-local",
+  "shared",
+  "suspended"
 ] as const;
 
 /** A coded fact and its English sentence; faces translate by `code` and `facts`, and fall back to `text`. */
@@ -77,10 +91,11 @@ export interface WireDevice {
   power_watts: number | null;
   power_watts_unknown?: string | null;
   mig: boolean;
-  state: "ok" | "lost" | "failing";
+  part_of?: string | null;
+  state: "ok" | "lost" | "failing" | "suspended";
 }
 
-/** One process on one device. No name, no arguments. */
+/** One process on one device. No name, no arguments. `type` as the driver has it: C, G, M, joined by `+`. */
 export interface WireProcess {
   pid: number;
   started_at: string;
@@ -89,16 +104,36 @@ export interface WireProcess {
   memory_bytes_unknown?: string | null;
   compute_percent: number | null;
   compute_percent_unknown?: string | null;
+  type?: string;
+  evidence?: "process" | "sole-owner" | "estimate";
 }
 
-/** What one owner has on one device. `device` is the UUID. */
+/** What one owner has on one device. `device` is the UUID; `evidence` is what the figures rest on. */
 export interface WireHolding {
   device: string;
   memory_bytes: number | null;
   memory_bytes_unknown?: string | null;
   compute_percent: number | null;
   compute_percent_unknown?: string | null;
+  evidence?: "process" | "sole-owner" | "estimate";
   processes: Array<WireProcess>;
+}
+
+/**
+ * What is particular about a TensorBoard. `watchers`: connections to its port now or within about a minute.
+ *
+ * `started_by` names the owner in whose tree it runs, `started_by_name` is what people call that; `duplicate`: another
+ * one shows the same log directory. `unwatched_seconds` null: not known yet.
+ */
+export interface WireBoard {
+  log_dir: string;
+  port: number | null;
+  started_by: string | null;
+  started_by_name: string | null;
+  watchers: number | null;
+  unwatched_seconds: number | null;
+  duplicate: boolean;
+  inside: boolean;
 }
 
 /** What will happen and why. `action` is due now; `next_action` is due at `deadline` at the earliest, or never. */
@@ -117,14 +152,19 @@ export interface WireLease {
   reason: string;
 }
 
-/** One kernel, terminal or TensorBoard. `compute_percent` is the mean over the last minute seen. */
+/**
+ * One kernel, terminal or TensorBoard. `compute_percent` is the mean over the last minute seen.
+ *
+ * `estimated`: it is inferred, and not seen, that it is on a device. `failed`: its last cell ended in an error.
+ * `died`: the process before the present one ended by itself.
+ */
 export interface WireHolder {
   owner: string;
   kind: "kernel" | "terminal" | "tensorboard";
   name: string;
   notebook: string | null;
   kernelspec: string | null;
-  state: "idle" | "executing" | "starting" | "dead" | "unknown";
+  state: "idle" | "executing" | "waiting-for-input" | "at-breakpoint" | "serving" | "input-bound" | "starting" | "dead" | "unknown";
   memory_bytes: number | null;
   memory_bytes_unknown?: string | null;
   compute_percent: number | null;
@@ -137,6 +177,10 @@ export interface WireHolder {
   protections: Array<string>;
   lease: WireLease | null;
   leftovers: Array<WireProcess>;
+  estimated?: boolean;
+  failed?: boolean;
+  died?: boolean;
+  board?: WireBoard | null;
 }
 
 /** Processes on a device that are not of this server, as one anonymous line. */

@@ -38,6 +38,13 @@ FACTS: dict[Code, dict[str, Fact]] = {
     Code.RETRY_LATER: {"wait_seconds": 60},
     Code.OBSERVING: {},
     Code.ASKED: {"by": "ada"},
+    Code.LAST_CELL_FAILED: {},
+    Code.RUN_ENDED: {"processes": 3, "memory_bytes": 24 * GIB, "compute_percent": 100.0},
+    Code.LEFT_BEHIND: {"processes": 4, "memory_bytes": 4 * GIB, "died": 1},
+    Code.ESTIMATED: {},
+    Code.SOLE_OWNER: {},
+    Code.UNWATCHED: {"unwatched_seconds": 7200, "unwatched_for_seconds": 3600},
+    Code.WATCHED: {"unwatched_seconds": 20, "unwatched_for_seconds": 3600},
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from jupyter_gpu_guard.core.model import Process
 
@@ -16,7 +16,7 @@ class FakeProcesses:
     def __init__(self, *processes: Process) -> None:
         self.table = {process.key.pid: process for process in processes}
 
-    def read(self) -> Mapping[int, Process]:
+    def read(self, closely: Collection[int] | None = None) -> Mapping[int, Process]:
         """All that is in the table now."""
         return dict(self.table)
 
