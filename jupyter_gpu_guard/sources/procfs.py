@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from pathlib import Path
@@ -11,10 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from jupyter_gpu_guard.core.model import Process, ProcessKey
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 # The fields we want end well before this many bytes: a name has at most 64 bytes and 21 numbers follow it.
 _STAT_BYTES = 1024
+
+# Seconds for which a row is kept that nobody asked for. They differ by pid, so that not all are read at once.
+_KEPT_AT_LEAST = 40
+_KEPT_LONGER = 16
 
 # Any other error (too many open files, no memory) is ours and not the process's: it must not look like an empty table.
 _VANISHED = (FileNotFoundError, ProcessLookupError, PermissionError)
@@ -61,31 +66,69 @@ def parse_boot_time(text: bytes) -> int:
     raise ValueError("no btime in /proc/stat")
 
 
+class _Row(NamedTuple):
+    """What is remembered of one entry of /proc. `inode` is that of its directory, `due` when it is read again."""
+
+    inode: int
+    due: float
+    text: bytes
+    process: Process
+
+
 class ProcfsProcesses:
-    """`Processes` from a proc file system. Making one touches nothing; without /proc each reading raises OSError."""
+    """`Processes` from a proc file system. Making one touches nothing; without /proc each reading raises OSError.
 
-    def __init__(self, root: Path = Path("/proc")) -> None:
+    The kernel gives the directory of each process an inode number of its own, and takes it away when the process is
+    reaped. So the same number means the same process, as long as that was alive when its row was read: the row of one
+    that is over is always read again, since its pid may be given away while the entry still stands.
+    """
+
+    def __init__(self, root: Path = Path("/proc"), monotonic: Callable[[], float] = time.monotonic) -> None:
         self._root = root
-        self._known: dict[str, tuple[bytes, Process]] = {}
+        self._monotonic = monotonic
+        self._rows: dict[str, _Row] = {}
 
-    def read(self, closely: Collection[int] | None = None) -> Mapping[int, Process]:  # noqa: ARG002
-        """All processes by pid. Blocks for about 10 microseconds per process. What ends meanwhile is simply absent."""
-        known, seen = self._known, {}
-        folder = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
+    def read(self, closely: Collection[int] | None = None) -> Mapping[int, Process]:
+        """All processes by pid. What ends meanwhile is simply absent.
+
+        Blocks for about 1 microsecond per process, and 20 for each that is read: those in `closely` (None: all), the
+        new ones, those that were over, and the others in turn, each at least once a minute.
+        """
+        now = self._monotonic()
+        wanted = frozenset() if closely is None else frozenset(map(str, closely))
+        rows = self._rows
+        seen: dict[str, _Row] = {}
+        table: dict[int, Process] = {}
+        folder = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            for name in os.listdir(folder):  # noqa: PTH208 - a Path for each of 5,000 processes costs more than the scan
-                if not name.isdecimal():
-                    continue
-                text = _contents(f"{name}/stat", folder)
-                before = known.get(name)
-                if before is not None and before[0] == text:
-                    seen[name] = before  # most processes sleep, and a sleeping one has the same text as last time
-                elif text and (process := self._process(text)) is not None:
-                    seen[name] = (text, process)
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    name = entry.name
+                    row = rows.get(name)
+                    is_old = row is None or row.due <= now or row.inode != entry.inode()
+                    if is_old or closely is None or name in wanted:
+                        row = self._read_again(folder, entry, row, now)
+                    if row is not None:
+                        seen[name] = row
+                        table[row.process.key.pid] = row.process
         finally:
             os.close(folder)
-        self._known = seen
-        return {process.key.pid: process for _, process in seen.values()}
+        self._rows = seen
+        return table
+
+    def _read_again(self, folder: int, entry: os.DirEntry[str], before: _Row | None, now: float) -> _Row | None:
+        """The row of this moment, or None if the entry is no process, or none any more."""
+        if not entry.name.isdecimal():
+            return None
+        text = _contents(f"{entry.name}/stat", folder)
+        if before is not None and before.text == text:
+            process: Process | None = before.process  # a sleeping one has the same text as last time
+        else:
+            process = self._process(text) if text else None
+        if process is None:
+            return None
+        due = now if process.is_over else now + _KEPT_AT_LEAST + process.key.pid % _KEPT_LONGER
+        return _Row(entry.inode(), due, text, process)
 
     def identify(self, pid: int) -> Process | None:
         """One process, or None if there is none. Reads one small file."""

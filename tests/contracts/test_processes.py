@@ -112,3 +112,21 @@ def test_a_process_that_has_gone_is_absent(stage):
 def test_a_pid_that_cannot_be_is_nobody(stage, pid):
     """Zero and negative numbers mean groups elsewhere; here they name no process."""
     assert stage.processes.identify(pid) is None
+
+
+def test_rows_that_are_asked_for_are_of_this_moment_and_nobody_else_is_missing(stage):
+    """Close rows follow at once; the others are there under the same keys."""
+    everybody = stage.processes.read(())
+    assert not everybody[stage.pid].is_over
+    stage.end()
+    closely = stage.processes.read({stage.pid})
+    assert closely[stage.pid].is_over
+    assert closely[stage.pid].key == everybody[stage.pid].key
+    assert closely[os.getpid()].key == everybody[os.getpid()].key
+
+
+def test_asking_for_one_that_does_not_exist_changes_nothing(stage):
+    """A pid of another namespace, as a driver may name it, is simply not there."""
+    table = stage.processes.read({2**22 + 1, stage.pid})
+    assert stage.pid in table
+    assert 2**22 + 1 not in table
