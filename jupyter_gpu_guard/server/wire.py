@@ -127,7 +127,8 @@ class WireHolder(Wire):
     """One kernel, terminal or TensorBoard. `compute_percent` is the mean over the last minute seen.
 
     `estimated`: it is inferred, and not seen, that it is on a device. `failed`: its last cell ended in an error.
-    `died`: the process before the present one ended by itself.
+    `died`: the process before the present one ended by itself. `tree_size`: how many living processes end with it, its
+    own first one too; null: not known.
     """
 
     owner: str
@@ -161,6 +162,7 @@ class WireHolder(Wire):
     estimated: bool = False
     failed: bool = False
     died: bool = False
+    tree_size: int | None = None
     board: WireBoard | None = None
 
 
