@@ -225,7 +225,7 @@ static bool same_file(const struct stat *one, const struct stat *other) {
            memcmp(&one->st_mtim, &other->st_mtim, sizeof one->st_mtim) == 0;
 }
 
-static void read_faults(void) {
+void read_faults(void) {
     char path[PATH_LENGTH], line[512], scope[16];
     struct stat now = {0};
     if (!path_of(path, "faults") || stat(path, &now) != 0) {
@@ -254,7 +254,6 @@ static void read_faults(void) {
 }
 
 bool fault_is_on(int scope, const char *name, const char *function, char argument[64]) {
-    read_faults();
     for (size_t i = 0; i < fault_count; i++) {
         const struct fault *fault = &faults[i];
         bool concerns = fault->scope == scope || (fault->scope == SCOPE_ALL && scope != SCOPE_GLOBAL);

@@ -52,6 +52,9 @@ const struct client *declared_clients(size_t *count);
 /* Percent, averaged from `from` to `to`; at most 100. */
 double mean_percent(const struct client *client, unsigned device, long long from, long long to);
 
+/* Looks whether the faults have changed. For each call of the driver once: a look costs a system call. */
+void read_faults(void);
+
 /* Whether `fault` is switched on for this device (or SCOPE_GLOBAL) and this function. `argument` may be NULL. */
 bool fault_is_on(int scope, const char *fault, const char *function, char argument[64]);
 

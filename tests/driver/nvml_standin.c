@@ -13,6 +13,7 @@
 #include <nvml.h>
 
 #include "declared.h"
+#include "fuzz.h"
 #include "ring.h"
 
 #include <pthread.h>
@@ -74,16 +75,18 @@ static nvmlReturn_t code_of(const char *name) {
 static nvmlReturn_t enter(int scope, const char *function) {
     char argument[64];
     pthread_mutex_lock(&lock);
+    read_faults();
     count_call(function);
     if (fault_is_on(scope, "slow_ms", function, argument)) {
         pthread_mutex_unlock(&lock); /* a slow call does not hold up a call on another thread */
         usleep((useconds_t)atoi(argument) * 1000);
         pthread_mutex_lock(&lock);
+        read_faults();
     }
     if (fault_is_on(scope, "error", function, argument)) {
         return code_of(argument);
     }
-    return NVML_SUCCESS;
+    return (nvmlReturn_t)fuzz_error(function);
 }
 
 static nvmlReturn_t leave(nvmlReturn_t answer) {
@@ -221,17 +224,24 @@ static nvmlReturn_t list_processes(int index, int kind, const char *function, un
         add_row(&list, 0, 0);
         add_row(&list, 4242, total_of(index) * 2);
     }
+    if (list.count > 0 && fuzz_strikes()) {
+        add_row(&list, list.rows[0].pid, list.rows[0].usedGpuMemory);
+    }
+    for (size_t i = 0; i < list.count; i++) {
+        list.rows[i].pid = fuzz_pid(list.rows[i].pid);
+        list.rows[i].usedGpuMemory = fuzz_number(list.rows[i].usedGpuMemory);
+    }
     if (count == NULL) {
         return NVML_ERROR_INVALID_ARGUMENT;
     }
     if (*count < list.count) {
-        *count = (unsigned)list.count;
+        *count = fuzz_count((unsigned)list.count);
         return NVML_ERROR_INSUFFICIENT_SIZE; /* Header: with room 0 this is how the size is asked for */
     }
     if (list.count > 0 && rows == NULL) {
         return NVML_ERROR_INVALID_ARGUMENT;
     }
-    *count = (unsigned)list.count; /* Header: the size query says SUCCESS only if there are none */
+    *count = fuzz_count((unsigned)list.count); /* Header: the size query says SUCCESS only if there are none */
     for (size_t i = 0; i < list.count; i++) {
         rows[i] = list.rows[i];
     }
@@ -333,7 +343,7 @@ nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version) {
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *count) {
     SYSTEM;
     NEED(count);
-    *count = (unsigned)device_count;
+    *count = fuzz_count((unsigned)device_count);
     return leave(NVML_SUCCESS);
 }
 
@@ -384,8 +394,8 @@ nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned *minor) {
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) {
     DEVICE(device);
     NEED(memory);
-    memory->total = total_of(index);
-    memory->used = RESERVED(memory->total) + allocated_on(index);
+    memory->total = FUZZED(total_of(index));
+    memory->used = FUZZED(RESERVED(total_of(index)) + allocated_on(index));
     memory->free = memory->total - memory->used;
     return leave(NVML_SUCCESS);
 }
@@ -398,9 +408,9 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
     if (memory->version != nvmlMemory_v2) {
         return leave(NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
     }
-    memory->total = total_of(index);
-    memory->reserved = RESERVED(memory->total);
-    memory->used = allocated_on(index);
+    memory->total = FUZZED(total_of(index));
+    memory->reserved = FUZZED(RESERVED(total_of(index)));
+    memory->used = FUZZED(allocated_on(index));
     memory->free = memory->total - memory->reserved - memory->used;
     return leave(NVML_SUCCESS);
 }
@@ -414,7 +424,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
         return leave(NVML_ERROR_NOT_SUPPORTED);
     }
     bool stuck = fault_is_on(index, "stuck_at_100", __func__, NULL);
-    utilization->gpu = stuck ? 100 : (unsigned)(percent_now(index) + 0.5);
+    utilization->gpu = FUZZED(stuck ? 100 : (unsigned)(percent_now(index) + 0.5));
     utilization->memory = utilization->gpu / 2;
     return leave(NVML_SUCCESS);
 }
@@ -422,7 +432,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
 nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t sensor, unsigned *celsius) {
     DEVICE(device);
     NEED(celsius && sensor == NVML_TEMPERATURE_GPU);
-    *celsius = 30 + (unsigned)(percent_now(index) * 0.4);
+    *celsius = FUZZED(30 + (unsigned)(percent_now(index) * 0.4));
     return leave(NVML_SUCCESS);
 }
 
@@ -433,7 +443,7 @@ nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_t *t
     if (temperature->version != nvmlTemperature_v1) {
         return leave(NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
     }
-    temperature->temperature = 30 + (int)(percent_now(index) * 0.4);
+    temperature->temperature = FUZZED(30 + (int)(percent_now(index) * 0.4));
     return leave(NVML_SUCCESS);
 }
 #endif
@@ -441,7 +451,7 @@ nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_t *t
 nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned *milliwatts) {
     DEVICE(device);
     NEED(milliwatts);
-    *milliwatts = 60000 + (unsigned)(percent_now(index) * 6000);
+    *milliwatts = FUZZED(60000 + (unsigned)(percent_now(index) * 6000));
     return leave(NVML_SUCCESS);
 }
 
@@ -490,10 +500,10 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUti
         return leave(no_samples(index, __func__));
     }
     if (utilization == NULL || *count < samples->count) {
-        *count = (unsigned)samples->count;
+        *count = fuzz_count((unsigned)samples->count);
         return leave(NVML_ERROR_INSUFFICIENT_SIZE);
     }
-    *count = (unsigned)samples->count;
+    *count = fuzz_count((unsigned)samples->count);
     for (size_t i = 0; i < samples->count; i++) {
         const struct sample *row = &samples->rows[i];
         utilization[i] = (nvmlProcessUtilizationSample_t){
@@ -519,10 +529,10 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProc
         return leave(no_samples(index, __func__));
     }
     if (info->procUtilArray == NULL || info->processSamplesCount < samples->count) {
-        info->processSamplesCount = (unsigned)samples->count;
+        info->processSamplesCount = fuzz_count((unsigned)samples->count);
         return leave(NVML_ERROR_INSUFFICIENT_SIZE); /* Header */
     }
-    info->processSamplesCount = (unsigned)samples->count;
+    info->processSamplesCount = fuzz_count((unsigned)samples->count);
     for (size_t i = 0; i < samples->count; i++) {
         const struct sample *row = &samples->rows[i];
         info->procUtilArray[i] = (nvmlProcessUtilizationInfo_v1_t){

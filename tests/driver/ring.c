@@ -2,6 +2,7 @@
 #include "ring.h"
 
 #include "declared.h"
+#include "fuzz.h"
 
 #include <stdlib.h>
 
@@ -81,6 +82,11 @@ struct samples *ring_read(int index, const char *function, unsigned long long la
         for (size_t i = 0; i < samples.count; i++) {
             samples.rows[i].stamp = 0;
         }
+    }
+    for (size_t i = 0; i < samples.count; i++) {
+        samples.rows[i].pid = fuzz_pid(samples.rows[i].pid);
+        samples.rows[i].stamp = fuzz_number(samples.rows[i].stamp);
+        samples.rows[i].percent = (unsigned)fuzz_number(samples.rows[i].percent);
     }
     return &samples;
 }
