@@ -209,7 +209,7 @@ class NvmlDevices:
 
     def _memory(self, card: _Card) -> tuple[Reading, Reading, Reading]:
         """Bytes in all, used, and kept by the driver."""
-        memory = self._library.ask("nvmlDeviceGetMemoryInfo", card.handle, _WITH_RESERVED)
+        memory = self._library.ask("nvmlDeviceGetMemoryInfo", card.handle, _WITH_RESERVED, form="reserved")
         if isinstance(memory, Unknown) and memory.why is Why.NOT_SUPPORTED:
             memory = self._library.ask("nvmlDeviceGetMemoryInfo", card.handle)
         if isinstance(memory, Unknown):
@@ -242,7 +242,7 @@ class NvmlDevices:
                     compute = Unknown(Why.PIDS_HIDDEN, "the driver measures processes that it does not list here")
                 elif pid in listed.shared:
                     compute = Unknown(Why.NOT_SUPPORTED, "the driver does not measure the multi-process service")
-            yield GpuClient(card.uuid, pid, memory, compute)
+            yield GpuClient(card.uuid, pid, memory, compute, listed.types[pid])
 
     def _utilization(self, card: _Card) -> Reading:
         rates = self._library.ask("nvmlDeviceGetUtilizationRates", card.handle)
@@ -271,7 +271,7 @@ def _who_is_unknown(why: Unknown) -> str:
             "update the driver to 570 or later, or start the container in the host's pid namespace."
         )
     if why.why is Why.IMPLAUSIBLE:
-        return f"the driver's list of processes is not used because {why.detail}: update the NVIDIA driver."
+        return f"the driver's list of processes is not used: {why.detail}; update the NVIDIA driver and nvidia-ml-py."
     if why.why is Why.NO_PERMISSION:
         return "this user may not see which processes use it: an administrator can allow it."
     if why.why is Why.NOT_SUPPORTED:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jupyter_gpu_guard.core.model import Unknown, Why
+
+from .nvml_first_lists import FIRST_LISTS, first_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +55,19 @@ class TroubleError(Exception):
     """No device can be read now. The text is a sentence for people that names a remedy."""
 
 
+# A function, a form of it, and the device.
+_Question = tuple[str, str, "int | None"]
+
+
+def _address(handle: Any) -> int | None:
+    """Names the device of a handle as long as the driver is open; None: it is no handle."""
+    return ctypes.cast(handle, ctypes.c_void_p).value if isinstance(handle, ctypes._Pointer) else None  # noqa: SLF001
+
+
+def _question(name: str, form: str, arguments: tuple[Any, ...]) -> _Question:
+    return name, form, _address(arguments[0]) if arguments else None
+
+
 class NvmlLibrary:
     """`pynvml`, loaded when first needed, initialised once, and after trouble tried again more and more slowly."""
 
@@ -61,6 +78,8 @@ class NvmlLibrary:
         self._trouble = ""
         self._pause = FIRST_PAUSE
         self._again_at = float("-inf")
+        self._answered: set[_Question] = set()
+        self._absent: dict[_Question, Unknown] = {}
 
     def open(self) -> bool:
         """Make sure that the driver is open; True if it was opened only now. Raises TroubleError."""
@@ -74,6 +93,8 @@ class NvmlLibrary:
         except TroubleError as trouble:
             self._rest(trouble)
             raise
+        self._answered.clear()
+        self._absent.clear()
         self._is_open = True
         return True
 
@@ -102,22 +123,55 @@ class NvmlLibrary:
         """Whether this version of `pynvml` knows the function; the driver may still not."""
         return hasattr(self._nvml, name)
 
-    def ask(self, name: str, *arguments: Any) -> Any:
-        """Call one function: what it answers, or Unknown. Raises TroubleError if the driver is gone for all devices."""
+    def ask(self, name: str, *arguments: Any, form: str = "") -> Any:
+        """Call one function: what it answers, or Unknown. Raises TroubleError if the driver is gone for all devices.
+
+        What is not supported is asked once for each device, the first argument. `form` tells apart questions that share
+        a function.
+        """
+        question = _question(name, form, arguments)
+        if question in self._absent:
+            return self._absent[question]
         code, answer = self._call(name, *arguments)
-        return answer if code is None else Unknown(_WHY.get(code, Why.DRIVER_ERROR), str(answer))
+        if code is None:
+            self._answered.add(question)
+            return answer
+        return self._refused(question, code, str(answer))
 
     def ask_rows(self, name: str, *arguments: Any) -> list[Any] | Unknown:
         """Call a function that answers rows: "nothing found", and an error whose code is success, are no rows."""
+        question = _question(name, "", arguments)
+        if question in self._absent:
+            return self._absent[question]
         code, answer = self._call(name, *arguments)
-        if code in {SUCCESS, NOT_FOUND}:
-            return []
-        return list(answer) if code is None else Unknown(_WHY.get(code, Why.DRIVER_ERROR), str(answer))
+        if code is not None and code not in {SUCCESS, NOT_FOUND}:
+            return self._refused(question, code, str(answer))
+        self._answered.add(question)
+        return list(answer) if code is None else []
+
+    def forget(self, handle: Any) -> None:
+        """What the device of this handle supports may have changed."""
+        gone = _address(handle)
+        self._answered = {question for question in self._answered if question[2] != gone}
+        self._absent = {question: why for question, why in self._absent.items() if question[2] != gone}
+
+    def _refused(self, question: _Question, code: int, said: str) -> Unknown:
+        why = _WHY.get(code, Why.DRIVER_ERROR)
+        if why is Why.NOT_SUPPORTED:
+            if question in self._answered:
+                # The absence of a list or of an engine means "none there" only where it never was there.
+                return Unknown(Why.DRIVER_ERROR, f"{said}, to a question that it has answered before")
+            if question[2] is not None:
+                self._absent[question] = Unknown(why, said)
+        return Unknown(why, said)
 
     def _call(self, name: str, *arguments: Any) -> tuple[int | None, Any]:
-        if not self.offers(name):
+        if name in FIRST_LISTS:
+            code, answer = self._answer(partial(first_list, self._nvml, name), *arguments)
+        elif self.offers(name):
+            code, answer = self._answer(getattr(self._nvml, name), *arguments)
+        else:
             return FUNCTION_NOT_FOUND, f"nvidia-ml-py has no {name}"
-        code, answer = self._answer(getattr(self._nvml, name), *arguments)
         if code in _TROUBLE_IN_ANY_CALL:
             raise TroubleError(_sentence(code, str(answer)))
         return code, answer

@@ -14,17 +14,26 @@ if TYPE_CHECKING:
 
     from .nvml_library import NvmlLibrary
 
-_KINDS = ("Compute", "Graphics", "MPSCompute")
+_KINDS = {"Compute": "C", "Graphics": "G", "MPSCompute": "M"}
+_FORMS = ("v3", "v2", "v1")
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 _HIGHEST_PID = 2**22
+_NO_INSTANCE = 0xFFFFFFFF
+_HIGHEST_INSTANCE = 0xFF
+_DISAGREE = "driver and library disagree about its layout"
 
 
 @dataclass(frozen=True)
 class Listed:
-    """Memory by pid. `shared`: those that compute through the multi-process service."""
+    """Memory by pid, and in which lists each is: C compute, G graphics, M multi-process service, joined by `+`."""
 
     memory: Mapping[int, Reading] = field(default_factory=dict)
-    shared: frozenset[int] = frozenset()
+    types: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def shared(self) -> frozenset[int]:
+        """Those that compute through the multi-process service."""
+        return frozenset(pid for pid, letters in self.types.items() if "M" in letters)
 
 
 class ProcessLists:
@@ -39,37 +48,50 @@ class ProcessLists:
     def read(self, handle: Any, uuid: str, memory_total: Reading) -> Listed | Unknown:
         """Everybody on the device; Unknown if a list fails or contradicts itself, for then somebody may be missing."""
         parts: dict[int, dict[tuple[int, int], Reading]] = defaultdict(dict)
-        shared: set[int] = set()
-        for kind in _KINDS:
+        types: dict[int, str] = {}
+        for kind, letter in _KINDS.items():
             rows = self._rows(kind, handle)
             if isinstance(rows, Unknown):
                 if kind != "Compute" and rows.why is Why.NOT_SUPPORTED:
                     continue  # no such processes on a device or driver that does not know them
                 return rows
+            fault = self._implausible(rows, memory_total)
+            if fault is not None:
+                return fault  # drivers have used other structures: no row of such a list can be trusted
             for row in rows:
-                fault = self._implausible(row, memory_total)
-                if fault is not None:
-                    return fault  # drivers have used other structures: no row of such a list can be trusted
-                instance = (row.gpuInstanceId, row.computeInstanceId)
+                context = (row.gpuInstanceId, row.computeInstanceId)
                 # The same context may be in several lists: it has its memory once.
-                parts[row.pid][instance] = highest((parts[row.pid].get(instance, 0), self._memory(row)))
-                shared.update([row.pid] if kind == "MPSCompute" else [])
+                parts[row.pid][context] = highest((parts[row.pid].get(context, 0), self._memory(row)))
+                if letter not in types.get(row.pid, ""):
+                    types[row.pid] = f"{types[row.pid]}+{letter}" if row.pid in types else letter
         if self.namespaced and self._are_foreign(uuid, parts):
             return Unknown(Why.PIDS_HIDDEN)
-        return Listed({pid: total(held.values()) for pid, held in parts.items()}, frozenset(shared))
+        return Listed({pid: total(held.values()) for pid, held in parts.items()}, types)
 
     def _rows(self, kind: str, handle: Any) -> list[Any] | Unknown:
-        rows: list[Any] | Unknown = self._library.ask(f"nvmlDeviceGet{kind}RunningProcesses_v3", handle)
-        if isinstance(rows, Unknown) and rows.why is Why.NOT_SUPPORTED:
-            older: list[Any] | Unknown = self._library.ask(f"nvmlDeviceGet{kind}RunningProcesses_v2", handle)
-            return older
+        """The newest form of a list that this driver has."""
+        rows: list[Any] | Unknown = []
+        for form in _FORMS:
+            rows = self._library.ask(f"nvmlDeviceGet{kind}RunningProcesses_{form}", handle)
+            if not isinstance(rows, Unknown) or rows.why is not Why.NOT_SUPPORTED:
+                break
         return rows
 
-    def _implausible(self, row: Any, memory_total: Reading) -> Unknown | None:
-        if not 0 < row.pid <= self._highest_pid:
-            return Unknown(Why.IMPLAUSIBLE, f"it names a process {row.pid}")
-        if row.usedGpuMemory is not None and is_known(memory_total) and row.usedGpuMemory > memory_total:
-            return Unknown(Why.IMPLAUSIBLE, f"it gives process {row.pid} more memory than the device has")
+    def _implausible(self, rows: list[Any], memory_total: Reading) -> Unknown | None:
+        """What cannot be true of a list, if anything: then its rows are not where they were looked for."""
+        seen: dict[tuple[int, int, int], int | None] = {}
+        for row in rows:
+            said = row.usedGpuMemory
+            context = (row.pid, row.gpuInstanceId, row.computeInstanceId)
+            if not 0 < row.pid <= self._highest_pid:
+                return Unknown(Why.IMPLAUSIBLE, f"it names a process {row.pid}: {_DISAGREE}")
+            if said is not None and is_known(memory_total) and said > memory_total:
+                what = f"it gives process {row.pid} more memory than the device has"
+                return Unknown(Why.IMPLAUSIBLE, f"{what}: {_DISAGREE}")
+            if any(_HIGHEST_INSTANCE < part != _NO_INSTANCE for part in context[1:]):
+                return Unknown(Why.IMPLAUSIBLE, f"it names an instance that cannot be: {_DISAGREE}")
+            if seen.setdefault(context, said) != said:
+                return Unknown(Why.IMPLAUSIBLE, f"it gives process {row.pid} two amounts of memory: {_DISAGREE}")
         return None
 
     def _memory(self, row: Any) -> Reading:

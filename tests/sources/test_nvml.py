@@ -129,7 +129,7 @@ def test_an_empty_success_is_idle_too(nvml: NvmlApart, driver: StandIn, idle: in
     ("error", "expected"),
     [
         ("UNKNOWN", Why.DRIVER_ERROR),
-        ("NOT_SUPPORTED", Why.NOT_SUPPORTED),
+        ("NOT_SUPPORTED", Why.DRIVER_ERROR),  # after it has answered before, this is no fact about the device
         ("NO_PERMISSION", Why.NO_PERMISSION),
         ("TIMEOUT", Why.NOT_READ),
         ("MEMORY", Why.DRIVER_ERROR),
@@ -158,9 +158,15 @@ def test_work_on_engines_that_only_the_newer_call_reports_is_compute(
     driver.fault("0 jpeg_percent 35")
     nvml.read()
     assert client(next_reading(nvml), idle).compute == 35
-    driver.fault("0 error UNKNOWN nvmlDeviceGetProcessesUtilizationInfo")
-    assert why(client(next_reading(nvml), idle).compute) is Why.DRIVER_ERROR
+    for error in ("UNKNOWN", "NOT_SUPPORTED"):
+        driver.fault(f"0 error {error} nvmlDeviceGetProcessesUtilizationInfo")
+        assert why(client(next_reading(nvml), idle).compute) is Why.DRIVER_ERROR
+
+
+def test_a_driver_that_never_had_the_newer_call_does_without(nvml: NvmlApart, driver: StandIn, idle: int) -> None:
+    """There are no such engines then; one that answers "not supported" later has stopped to answer."""
     driver.fault("0 error NOT_SUPPORTED nvmlDeviceGetProcessesUtilizationInfo")
+    nvml.read()
     assert client(next_reading(nvml), idle).compute == 0
 
 
@@ -247,12 +253,21 @@ def test_a_list_that_fails_hides_somebody(nvml: NvmlApart, driver: StandIn, idle
 
 
 def test_a_device_without_graphics_or_shared_processes_is_fine(nvml: NvmlApart, driver: StandIn, idle: int) -> None:
-    """Not supported there means that there are none; without the compute list nothing can be judged."""
-    driver.fault(*(f"0 error NOT_SUPPORTED nvmlDeviceGet{kind}RunningProcesses_v?" for kind in ("Graphics", "MPS*")))
+    """Not supported there means that there are none, unless such a list was there before."""
+    driver.fault(*(f"0 error NOT_SUPPORTED nvmlDeviceGet{kind}RunningProcesses*" for kind in ("Graphics", "MPS*")))
     seen = nvml.read()
     assert (seen.gaps, client(seen, idle).memory) == ((), 2 * GIB)
-    driver.fault("0 error NOT_SUPPORTED nvmlDeviceGetComputeRunningProcesses_v?")
+    driver.fault("1 error NOT_SUPPORTED nvmlDeviceGetGraphicsRunningProcesses*")
     (gap,) = next_reading(nvml).gaps
+    assert "a question that it has answered before" in gap.why
+
+
+def test_a_device_without_a_list_of_processes_is_not_judged(nvml: NvmlApart, driver: StandIn, idle: int) -> None:
+    """Somebody may compute there; its memory is shown."""
+    driver.fault("0 error NOT_SUPPORTED nvmlDeviceGetComputeRunningProcesses*")
+    seen = nvml.read()
+    (gap,) = seen.gaps
+    assert (gap.source, seen.devices[0].memory_used) == ("devices", 2 * GIB)
     assert "nothing can be judged" in gap.why
 
 
