@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 LIBRARY = "libnvidia-ml.so.1"
+CUDA = "libcuda.so.1"  # does nothing; whoever has it loaded looks like a CUDA program
 FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden")
 
 CURRENT: tuple[str, ...] = ()
@@ -39,19 +40,21 @@ ONLY_V2 = ("-DSTANDIN_ONLY_V2",)  # a driver from before the _v3 process lists
 def build(switches: tuple[str, ...] = CURRENT) -> Path:
     """The folder that holds the library, built if its source, header or switches have changed."""
     header = _header()
-    sources = sorted(HERE.glob("*.c"))
+    parts = {CUDA: sorted((HERE / "cuda").glob("*.c")), LIBRARY: sorted(HERE.glob("*.c"))}
     digest = hashlib.sha256(" ".join([*FLAGS, *switches]).encode())
-    for path in [*sources, *sorted(HERE.glob("*.h")), header]:
+    for path in [*parts[CUDA], *parts[LIBRARY], *sorted(HERE.glob("*.h")), header]:
         digest.update(path.read_bytes())
     folder = HERE / "build" / digest.hexdigest()[:16]
-    if not (folder / LIBRARY).exists():
+    for name, sources in parts.items():
+        if (folder / name).exists():
+            continue
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as draft:
-            built = Path(draft) / LIBRARY
+            built = Path(draft) / name
             command = [os.environ.get("CC", "gcc"), *FLAGS, *switches, "-isystem", str(header.parent)]
-            command += [f"-Wl,-soname,{LIBRARY}", "-o", str(built), *map(str, sources), "-lpthread"]
+            command += [f"-Wl,-soname,{name}", "-o", str(built), *map(str, sources), "-lpthread"]
             subprocess.run(command, check=True)
-            built.replace(folder / LIBRARY)  # another test run may build at the same time
+            built.replace(folder / name)  # another test run may build at the same time
     return folder
 
 
@@ -91,10 +94,14 @@ class StandIn:
 
 
 class GpuProgram:
-    """A real process that holds and computes as it is told: `run` executes Python in it, with `gpu` at hand."""
+    """A real process that holds and computes as it is told: `run` executes Python in it, with `gpu` at hand.
+
+    Like every CUDA program it has libcuda loaded.
+    """
 
     _LOOP = (
-        "import json, sys\n"
+        "import ctypes, json, sys\n"
+        "ctypes.CDLL(sys.argv[1])\n"
         "from jupyter_gpu_guard.kernel import simulated_gpu as gpu\n"
         "for line in sys.stdin:\n"
         "    try:\n"
@@ -107,7 +114,7 @@ class GpuProgram:
 
     def __init__(self, folder: Path) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-c", self._LOOP],
+            [sys.executable, "-c", self._LOOP, str(build() / CUDA)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
