@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "declared.h"
 
+#include "generations.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -65,29 +67,6 @@ static size_t scan_count, scan_room;
 static long long scan_at = -1;
 static struct timespec scan_changed;
 
-/* A process lives if it exists with exactly that start time and is neither a zombie nor dead: such a one has no memory. */
-static bool is_alive(unsigned pid, unsigned long long start_ticks) {
-    char path[64], text[1024];
-    snprintf(path, sizeof path, "/proc/%u/stat", pid);
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) {
-        return false;
-    }
-    ssize_t length = read(file, text, sizeof text - 1);
-    close(file);
-    if (length <= 0) {
-        return false;
-    }
-    text[length] = '\0';
-    char *after_name = strrchr(text, ')'); /* the name may itself hold blanks and brackets */
-    char state = 'X';
-    unsigned long long started = 0;
-    return after_name != NULL &&
-           sscanf(after_name + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
-                  &state, &started) == 2 &&
-           started == start_ticks && strchr("ZXx", state) == NULL;
-}
-
 static int kinds_of(const char *text) {
     return (strchr(text, 'C') ? COMPUTE : 0) | (strchr(text, 'G') ? GRAPHICS : 0) | (strchr(text, 'M') ? MPS : 0);
 }
@@ -100,7 +79,7 @@ static void read_line(struct client *client, const char *line) {
     if (sscanf(line, "type %15s", kinds) == 1) {
         client->kinds = kinds_of(kinds);
     } else if (sscanf(line, "pid %u", &device) == 1) {
-        client->reported_pid = device;
+        client->reported_pid = client->sampled_pid = device;
     } else if (sscanf(line, "mem %u %llu", &device, &bytes) == 2 && device < MAX_DEVICES) {
         client->memory[device] = bytes;
         client->present |= 1U << device;
@@ -114,13 +93,18 @@ static void read_line(struct client *client, const char *line) {
     }
 }
 
-static void read_client(const char *name) {
+static void read_client(const char *folder, const char *name) {
     unsigned pid;
     unsigned long long start_ticks;
     int used = 0;
-    char path[PATH_LENGTH], line[256];
+    char path[PATH_LENGTH], line[256], generation[64];
     if (sscanf(name, "%u-%llu%n", &pid, &start_ticks, &used) != 2 || name[used] != '\0' ||
-        !is_alive(pid, start_ticks) || snprintf(path, sizeof path, "clients/%s", name) >= (int)sizeof path) {
+        snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path) {
+        return;
+    }
+    struct called called = {.listed = pid, .sampled = pid, .host = pid};
+    if (fault_is_on(SCOPE_GLOBAL, "generation", "", generation) ? !called_by(generation, pid, start_ticks, &called)
+                                                                : !is_alive("/proc", pid, start_ticks)) {
         return;
     }
     FILE *file = open_declared(path);
@@ -139,13 +123,28 @@ static void read_client(const char *name) {
     }
     struct client *client = &scan[scan_count];
     memset(client, 0, sizeof *client);
-    client->pid = client->reported_pid = pid;
+    client->pid = pid;
+    client->reported_pid = called.listed;
+    client->sampled_pid = called.sampled;
+    client->host_pid = called.host;
+    client->memory_lost = called.memory_lost;
     client->kinds = COMPUTE;
     while (fgets(line, sizeof line, file) != NULL) {
         read_line(client, line);
     }
     fclose(file);
     scan_count++;
+}
+
+static void read_folder(const char *folder) {
+    char path[PATH_LENGTH];
+    DIR *directory = path_of(path, folder) ? opendir(path) : NULL;
+    for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
+        read_client(folder, entry->d_name);
+    }
+    if (directory != NULL) {
+        closedir(directory);
+    }
 }
 
 const struct client *declared_clients(size_t *count) {
@@ -161,13 +160,10 @@ const struct client *declared_clients(size_t *count) {
     }
     bool changed = memcmp(&folder.st_mtim, &scan_changed, sizeof scan_changed) != 0;
     if (scan_at < 0 || changed || now - scan_at > remember) {
-        DIR *directory = opendir(path);
         scan_count = 0;
-        if (directory != NULL) {
-            for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-                read_client(entry->d_name);
-            }
-            closedir(directory);
+        read_folder("clients");
+        if (fault_is_on(SCOPE_GLOBAL, "generation", "", NULL)) {
+            read_folder("elsewhere/clients"); /* who declares cleans up after those that it cannot see */
         }
         scan_at = now;
         scan_changed = folder.st_mtim;

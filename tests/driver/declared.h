@@ -32,7 +32,11 @@ struct load {
 
 struct client {
     unsigned pid;
-    unsigned reported_pid; /* what the driver says; usually the pid */
+    /* What the driver says: usually the pid, or what was declared in its place, or see generations.h. */
+    unsigned reported_pid; /* in the process lists; 0: it is not there */
+    unsigned sampled_pid;
+    unsigned host_pid;
+    bool memory_lost; /* listed with memory 0 */
     int kinds;             /* of enum kind, or-ed */
     unsigned present;      /* bit i: has a context on device i */
     unsigned long long memory[MAX_DEVICES];

@@ -212,11 +212,11 @@ static nvmlReturn_t list_processes(int index, int kind, const char *function, un
     /* Header: under WDDM the memory of a process is never available. Known: under WSL2 likewise. */
     bool not_available = fault_is_on(index, "memory_not_available", function, NULL);
     for (size_t i = 0; i < clients && !hidden; i++, client++) {
-        if ((client->kinds & kind) && (client->present & 1U << index)) {
+        if ((client->kinds & kind) && (client->present & 1U << index) && client->reported_pid != 0) {
             add_row(&list, client->reported_pid,
                     not_available ? (unsigned long long)NVML_VALUE_NOT_AVAILABLE
-                    : no_memory   ? 0
-                                  : client->memory[index]);
+                    : no_memory || client->memory_lost ? 0
+                                                       : client->memory[index]);
         }
     }
     if (kind == COMPUTE && fault_is_on(index, "bad_list", function, NULL)) {

@@ -59,16 +59,16 @@ struct samples *ring_read(int index, const char *function, unsigned long long la
         }
         bool listed = clients[i].present & 1U << index;
         if (active >= 0) {
-            add_sample(&samples, clients[i].reported_pid, (unsigned long long)(active * SLOT_US + offset),
+            add_sample(&samples, clients[i].sampled_pid, (unsigned long long)(active * SLOT_US + offset),
                        (unsigned)(sum / (double)(newest - oldest + 1) + 0.5));
         } else if (listed && last_seen > 0 && fault_is_on(index, "ghost_samples", function, NULL)) {
             /* Known: rows older than `last_seen` come back. */
-            add_sample(&samples, clients[i].reported_pid, last_seen - 1000000, 66);
+            add_sample(&samples, clients[i].sampled_pid, last_seen - 1000000, 66);
         }
         if (listed && fault_is_on(index, "over_100", function, NULL)) {
             /* Known: values far above 100 come back. */
             samples.count -= active >= 0;
-            add_sample(&samples, clients[i].reported_pid, (unsigned long long)(newest * SLOT_US + offset), 65535);
+            add_sample(&samples, clients[i].sampled_pid, (unsigned long long)(newest * SLOT_US + offset), 65535);
         }
     }
     char ghost[64];
@@ -101,7 +101,7 @@ void ring_add_jpeg(int index, const char *function, struct samples *samples, lon
     }
     for (size_t i = 0; i < count; i++) {
         if (clients[i].present & 1U << index) {
-            add_sample(samples, clients[i].reported_pid, (unsigned long long)(monotonic_us() + offset), 0);
+            add_sample(samples, clients[i].sampled_pid, (unsigned long long)(monotonic_us() + offset), 0);
             samples->rows[samples->count - 1].jpeg_percent = (unsigned)atoi(argument);
         }
     }
