@@ -24,6 +24,11 @@ LONGEST_LOOK_AGAIN = 600.0
 
 _SAMPLES = "nvmlDeviceGetProcessUtilization"
 _MORE_SAMPLES = "nvmlDeviceGetProcessesUtilizationInfo"  # further engines, and not in every driver
+# What no device can have: a driver that says more says nothing.
+_MOST_BYTES = 2**50
+_MOST_PERCENT = 100
+_HOTTEST = 250  # degrees Celsius
+_MOST_WATTS = 100_000
 _WITH_RESERVED = 0x02000028  # the version of the structure that tells reserved memory from used memory
 
 
@@ -177,7 +182,7 @@ class NvmlDevices:
             memory_reserved=reserved,
             compute=self._utilization(card),
             temperature=self._temperature(card),
-            power=_scaled(self._library.ask("nvmlDeviceGetPowerUsage", card.handle), 1000),
+            power=_scaled(self._library.ask("nvmlDeviceGetPowerUsage", card.handle), 1000, _MOST_WATTS),
             mig=card.mig,
             state=DeviceState.FAILING if failing or isinstance(listed, Unknown) else DeviceState.OK,
         )
@@ -214,10 +219,13 @@ class NvmlDevices:
             memory = self._library.ask("nvmlDeviceGetMemoryInfo", card.handle)
         if isinstance(memory, Unknown):
             return memory, memory, memory
-        if memory.used > memory.total:
+        reserved = getattr(memory, "reserved", 0)
+        wrong = None
+        if not 0 < memory.total <= _MOST_BYTES:
+            wrong = Unknown(Why.IMPLAUSIBLE, f"the driver says that the device has {memory.total} bytes")
+        elif memory.used > memory.total or reserved > memory.total:
             wrong = Unknown(Why.IMPLAUSIBLE, "the driver says that more is used than there is")
-            return wrong, wrong, wrong
-        return memory.total, memory.used, getattr(memory, "reserved", 0)
+        return (wrong, wrong, wrong) if wrong else (memory.total, memory.used, reserved)
 
     def _computed(self, card: _Card) -> Computed:
         if card.mig:
@@ -246,17 +254,21 @@ class NvmlDevices:
 
     def _utilization(self, card: _Card) -> Reading:
         rates = self._library.ask("nvmlDeviceGetUtilizationRates", card.handle)
-        return rates if isinstance(rates, Unknown) else float(rates.gpu)
+        return rates if isinstance(rates, Unknown) else _scaled(rates.gpu, 1, _MOST_PERCENT)
 
     def _temperature(self, card: _Card) -> Reading:
         # The older call is in every driver but will leave `pynvml`; the newer one is the other way round.
         sensor = 0  # the die
         old = "nvmlDeviceGetTemperature"
-        return _scaled(self._library.ask(old if self._library.offers(old) else f"{old}V", card.handle, sensor), 1)
+        name = old if self._library.offers(old) else f"{old}V"
+        return _scaled(self._library.ask(name, card.handle, sensor), 1, _HOTTEST)
 
 
-def _scaled(answer: Any, per_unit: int) -> Reading:
-    return answer if isinstance(answer, Unknown) else answer / per_unit
+def _scaled(answer: Any, per_unit: int, most: float) -> Reading:
+    if isinstance(answer, Unknown):
+        return answer
+    value = float(answer / per_unit)
+    return value if abs(value) <= most else Unknown(Why.IMPLAUSIBLE, f"the driver says {value:g}")
 
 
 def _remembered(card: _Card, why: Unknown) -> tuple[GpuClient, ...]:
