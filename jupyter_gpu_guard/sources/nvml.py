@@ -13,8 +13,10 @@ from jupyter_gpu_guard.core.model import Device, DeviceState, Gap, GpuClient, Re
 from jupyter_gpu_guard.protocols import DevicesSeen
 
 from .nvml_library import NvmlLibrary, TroubleError
-from .nvml_processes import Listed, ProcessLists, is_namespaced
+from .nvml_pids import PidMeaning
+from .nvml_processes import Listed, ProcessLists
 from .nvml_samples import Computed, SampleCursor, busiest
+from .pid_namespace import is_namespaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,7 +67,8 @@ class NvmlDevices:
         self._wall = wall
         self._platform = platform
         self._library = NvmlLibrary(monotonic)
-        self._lists = ProcessLists(self._library, namespaced=is_namespaced() if namespaced is None else namespaced)
+        meaning = PidMeaning(namespaced=is_namespaced() if namespaced is None else namespaced)
+        self._lists = ProcessLists(self._library, meaning)
         self._cards: list[_Card] = []
         self._nameless: tuple[Gap, ...] = ()
         self._is_incomplete = False
@@ -184,7 +187,7 @@ class NvmlDevices:
             temperature=self._temperature(card),
             power=_scaled(self._library.ask("nvmlDeviceGetPowerUsage", card.handle), 1000, _MOST_WATTS),
             mig=card.mig,
-            state=DeviceState.FAILING if failing or isinstance(listed, Unknown) else DeviceState.OK,
+            state=DeviceState.FAILING if failing or _is_refusal(listed) else DeviceState.OK,
         )
         if isinstance(listed, Unknown):
             return device, _remembered(card, listed), Gap("devices", f"{card.name}: {_who_is_unknown(listed)}")
@@ -241,7 +244,9 @@ class NvmlDevices:
         return busiest((main, more)) if offered else main
 
     def _clients(self, card: _Card, listed: Listed, computed: Computed) -> Iterator[GpuClient]:
-        # A driver may list pids of this container and measure those of the host: then absence proves nothing.
+        # A driver may list pids of this container and measure those of the host: then absence proves nothing. Newer
+        # drivers still measure the neighbours of a container by the host's pids; when such a one is by chance a pid
+        # that is listed here, the neighbour's work counts as ours too, which cannot be told and can only protect.
         elsewhere = self._lists.namespaced and bool(computed.named.keys() - listed.memory.keys() - set(card.pids))
         for pid, memory in listed.memory.items():
             compute = computed.of(pid)
@@ -275,8 +280,15 @@ def _remembered(card: _Card, why: Unknown) -> tuple[GpuClient, ...]:
     return tuple(GpuClient(card.uuid, pid, why, why) for pid in card.pids)
 
 
+def _is_refusal(listed: Listed | Unknown) -> bool:
+    """Whether the driver did not give its list; that its numbers mean nothing here is no fault of the device."""
+    return isinstance(listed, Unknown) and listed.why not in {Why.PIDS_HIDDEN, Why.FIRST_READING}
+
+
 def _who_is_unknown(why: Unknown) -> str:
     """Say why it is not known who uses a device, and what would help."""
+    if why.why is Why.FIRST_READING:
+        return f"the next reading tells which processes use it: {why.detail}."
     if why.why is Why.PIDS_HIDDEN:
         return (
             "this container cannot see its own GPU processes, because the driver names them by the host's numbers: "

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jupyter_gpu_guard.core.model import Unknown, Why
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from jupyter_gpu_guard.core.model import ProcessKey
-
-_INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 
 NOT_YET = Unknown(Why.FIRST_READING, "what the driver's process numbers mean in this container takes two readings")
 HIDDEN = Unknown(Why.PIDS_HIDDEN, "the driver's process numbers are not those of this container")
@@ -96,14 +93,6 @@ class PidMeaning:
     def _lives(self, key: ProcessKey) -> bool:
         process = self._processes.identify(key.pid)
         return process is not None and process.key == key
-
-
-def is_namespaced() -> bool:
-    """Whether this process lives in a pid namespace of its own. Not readable: yes, which is the more careful guess."""
-    try:
-        return str(Path("/proc/self/ns/pid").readlink()) != _INITIAL_PID_NAMESPACE
-    except OSError:
-        return True
 
 
 def _is_alive(pid: int) -> bool:

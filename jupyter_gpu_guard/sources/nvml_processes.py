@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .nvml_library import NvmlLibrary
+    from .nvml_pids import PidMeaning
 
 _KINDS = {"Compute": "C", "Graphics": "G", "MPSCompute": "M"}
 _FORMS = ("v3", "v2", "v1")
-_INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 _HIGHEST_PID = 2**22
 _NO_INSTANCE = 0xFFFFFFFF
 _HIGHEST_INSTANCE = 0xFF
@@ -37,13 +37,13 @@ class Listed:
 
 
 class ProcessLists:
-    """Reads the lists. `namespaced`: this process lives in a pid namespace of its own, as in a container."""
+    """Reads the lists. `meaning` says what the pids in them mean."""
 
-    def __init__(self, library: NvmlLibrary, *, namespaced: bool) -> None:
+    def __init__(self, library: NvmlLibrary, meaning: PidMeaning) -> None:
         self._library = library
-        self.namespaced = namespaced
+        self._meaning = meaning
+        self.namespaced = namespaced = meaning.namespaced
         self._highest_pid = _HIGHEST_PID if namespaced else _highest_pid()
-        self._absent: dict[str, frozenset[int]] = {}
 
     def read(self, handle: Any, uuid: str, memory_total: Reading) -> Listed | Unknown:
         """Everybody on the device; Unknown if a list fails or contradicts itself, for then somebody may be missing."""
@@ -64,9 +64,11 @@ class ProcessLists:
                 parts[row.pid][context] = highest((parts[row.pid].get(context, 0), self._memory(row)))
                 if letter not in types.get(row.pid, ""):
                     types[row.pid] = f"{types[row.pid]}+{letter}" if row.pid in types else letter
-        if self.namespaced and self._are_foreign(uuid, parts):
-            return Unknown(Why.PIDS_HIDDEN)
-        return Listed({pid: total(held.values()) for pid, held in parts.items()}, types)
+        named = self._meaning.named(uuid, parts)
+        if isinstance(named, Unknown):
+            return named
+        memory = {pid: total(held.values()) for pid, held in parts.items() if pid in named}
+        return Listed(memory, {pid: types[pid] for pid in memory})
 
     def _rows(self, kind: str, handle: Any) -> list[Any] | Unknown:
         """The newest form of a list that this driver has."""
@@ -101,20 +103,6 @@ class ProcessLists:
             # Some drivers translate the pid for a container and then look the memory up by the pid of the host.
             return Unknown(Why.PIDS_HIDDEN, "the driver says 0 to a container")
         return float(row.usedGpuMemory)
-
-    def _are_foreign(self, uuid: str, pids: Mapping[int, object]) -> bool:
-        """Whether the list names pids of the host. A process that has just ended is in no second reading."""
-        absent = frozenset(pid for pid in pids if not Path(f"/proc/{pid}").exists())
-        before, self._absent[uuid] = self._absent.get(uuid, frozenset()), absent
-        return bool(absent & before)
-
-
-def is_namespaced() -> bool:
-    """Whether this process lives in a pid namespace of its own. Not readable: yes, which is the more careful guess."""
-    try:
-        return str(Path("/proc/self/ns/pid").readlink()) != _INITIAL_PID_NAMESPACE
-    except OSError:
-        return True
 
 
 def _highest_pid() -> int:
