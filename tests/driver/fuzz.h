@@ -1,6 +1,6 @@
 /*
- * Answers that are wrong at random, from a seed: the fault `global fuzz SEED[:errors|:values] [function pattern]`. Without
- * a kind, errors and values both. The caller holds a lock.
+ * Answers that are wrong at random, from a seed: the fault `global fuzz SEED:errors|values|both [function pattern]`. The
+ * caller holds a lock.
  *
  * errors: any call may fail with any code, or take a millisecond longer; what is answered is right.
  * values: counts, times and amounts may be anything; a pid is wrong only so that it can be seen, since nobody could tell
