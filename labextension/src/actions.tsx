@@ -41,38 +41,27 @@ export class GuardActions {
   }
 
   /** Ask first: this is the one button that loses something. */
-  async shutDown(row: Pick<IRow, 'owner' | 'title' | 'kind' | 'memory'>): Promise<void> {
+  async shutDown(row: Pick<IRow, 'owner' | 'title' | 'kind' | 'memory' | 'losses'>): Promise<void> {
     const { trans } = this.language;
+    const stops = row.kind !== 'kernel';
     const answer = await showDialog({
-      title: trans.__('Shut down %1?', row.title),
+      title: stops ? trans.__('Stop %1?', row.title) : trans.__('Shut down %1?', row.title),
       body: (
         <div>
-          <p>{this.loss(row.kind)}</p>
-          <p>{trans.__('GPU memory given back: %1', row.memory.text)}</p>
+          {row.losses.map(loss => (
+            <p key={loss}>{loss}</p>
+          ))}
+          {row.memory !== null && <p>{trans.__('GPU memory given back: %1', row.memory.text)}</p>}
         </div>
       ),
       buttons: [
         Dialog.cancelButton({ label: trans.__('Cancel') }),
-        Dialog.warnButton({ label: trans.__('Shut Down') })
+        Dialog.warnButton({ label: stops ? trans.__('Stop') : trans.__('Shut Down') })
       ],
       defaultButton: 0
     });
     if (answer.button.accept) {
       await this.attempt(this.guard.shutDown(row.owner), trans.__('Could not shut down %1', row.title));
-    }
-  }
-
-  private loss(kind: IRow['kind']): string {
-    const { trans } = this.language;
-    switch (kind) {
-      case 'kernel':
-        return trans.__(
-          'All variables and everything that is still running are lost. The notebook file and its outputs stay.'
-        );
-      case 'terminal':
-        return trans.__('Everything that runs in this terminal is ended.');
-      case 'tensorboard':
-        return trans.__('Its page stops working. The logs it shows stay.');
     }
   }
 

@@ -5,6 +5,7 @@ import { Banner } from './components/Banner';
 import { endText, freedText, isEnd, lastEnd } from './endings';
 import { shorten } from './format';
 import type { ILanguage } from './language';
+import { isKernel } from './owners';
 import type { Seen } from './seen';
 import type { IGpuGuard } from './tokens';
 import { labelled } from './words';
@@ -76,7 +77,7 @@ export class Aftermath implements DocumentRegistry.IWidgetExtension<DocumentWidg
   /** With the latest, the earlier ones of the same notebook are put away too. */
   private putAway(outcome: WireOutcome): void {
     const ends = (this.guard.report?.outcomes ?? []).filter(
-      other => isEnd(other) && other.notebook === outcome.notebook
+      other => isEnd(other) && isKernel(other) && other.notebook === outcome.notebook
     );
     this.seen.add(outcome.id, ...ends.map(other => other.id));
     this.update();
@@ -97,7 +98,11 @@ export class Aftermath implements DocumentRegistry.IWidgetExtension<DocumentWidg
       this.notifier.warning(shorten(labelled(text, report.simulated, trans), LONGEST_MESSAGE), options);
     };
     if (fresh.length > SINGLE_TOASTS) {
-      tell(trans._n('%1 kernel was shut down.', '%1 kernels were shut down.', fresh.length));
+      tell(
+        fresh.every(isKernel)
+          ? trans._n('%1 kernel was shut down.', '%1 kernels were shut down.', fresh.length)
+          : trans.__('%1 kernels, terminals and TensorBoards were shut down.', fresh.length)
+      );
     } else {
       for (const outcome of fresh) {
         tell(`${endText(outcome, this.guard.now(), this.language)} ${freedText(outcome, this.language)}`);

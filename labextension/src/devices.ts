@@ -1,11 +1,12 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { bytes, percent } from './format';
-import { type IReading, reading } from './readings';
-import { deviceLabel } from './rows';
+import { anyEstimate } from './owners';
+import { deviceLabel, inOrder, parentOf } from './places';
+import { type IReading, marked, reading } from './readings';
 import type { WireDevice, WireReport } from './wire';
 
-/** Whose memory a part of the bar is. `free` is the rest. */
-export type PartKind = 'mine' | 'others' | 'unattributed' | 'free';
+/** Whose memory a part of the bar is. `unused` is the rest. */
+export type PartKind = 'mine' | 'others' | 'unattributed' | 'unused';
 
 /** A part of the memory bar: its words, and its share of the device from 0 to 1. */
 export interface IPart {
@@ -26,30 +27,61 @@ export interface IDeviceCard {
   readonly label: string;
   readonly name: string;
   readonly mig: boolean;
+  /** It is a MIG instance, shown under its GPU. */
+  readonly nested: boolean;
+  /** Nobody is on it, nothing computes, and its memory is there to be had. */
+  readonly free: boolean;
   readonly memory: IReading;
   readonly parts: readonly IPart[];
   readonly figures: readonly IFigure[];
-  readonly strangers: string | null;
+  readonly lines: readonly string[];
   readonly trouble: string | null;
 }
 
-/** All devices by index. */
+/** A driver keeps a little for itself on a device that nobody uses. */
+const UNUSED_SHARE = 0.05;
+/** Less than this is what contexts cost besides what is listed. */
+const UNATTRIBUTED_BYTES = 512 * 2 ** 20;
+
+/** All devices by index, MIG instances under their GPU. */
 export function devicesOf(report: WireReport, trans: TranslationBundle): IDeviceCard[] {
-  return [...report.devices].sort((a, b) => a.index - b.index).map(device => card(device, report, trans));
+  return inOrder(report.devices).map(device => card(device, report, trans));
 }
 
 function card(device: WireDevice, report: WireReport, trans: TranslationBundle): IDeviceCard {
+  const asleep = device.state === 'suspended';
   return {
     uuid: device.uuid,
-    label: deviceLabel(device),
+    label: deviceLabel(device, report.devices),
     name: device.name,
     mig: device.mig,
+    nested: parentOf(device, report.devices) !== undefined,
+    free: isFree(device, report),
     memory: memoryOf(device, trans),
-    parts: partsOf(device, report, trans),
-    figures: figuresOf(device, trans),
-    strangers: strangersOf(device, report, trans),
+    parts: asleep ? [] : partsOf(device, report, trans),
+    figures: asleep ? [] : figuresOf(device, trans),
+    lines: linesOf(device, report, trans),
     trouble: troubleOf(device, trans)
   };
+}
+
+/** Free is only what has both: no compute, and its memory. What is not known is not free. */
+function isFree(device: WireDevice, report: WireReport): boolean {
+  const { compute_percent: compute, memory_used_bytes: used, memory_total_bytes: total } = device;
+  if (device.state !== 'ok' || compute === null || used === null || total === null) {
+    return false;
+  }
+  const parts = report.devices.filter(part => part.part_of === device.uuid);
+  const taken = [device, ...parts].some(
+    ({ uuid }) =>
+      report.strangers.some(line => line.device === uuid && line.processes > 0) ||
+      report.holders.some(
+        holder =>
+          holder.holdings.some(holding => holding.device === uuid) ||
+          holder.leftovers.some(process => process.device === uuid)
+      )
+  );
+  return !taken && compute < 1 && used < UNUSED_SHARE * total;
 }
 
 function memoryOf(device: WireDevice, trans: TranslationBundle): IReading {
@@ -68,27 +100,33 @@ function partsOf(device: WireDevice, report: WireReport, trans: TranslationBundl
   const others = report.strangers.find(line => line.device === device.uuid);
   const used = device.memory_used_bytes;
   const amounts: [PartKind, number | null, (size: string) => string][] = [
-    ['mine', mine, size => trans.__('mine %1', size)],
+    ['mine', mine.amount, size => trans.__('mine %1', size)],
     ['others', others ? others.memory_bytes : 0, size => trans.__('others %1', size)],
     ['unattributed', device.memory_unattributed_bytes, size => trans.__('unattributed %1', size)],
-    ['free', used === null ? null : Math.max(0, total - used), size => trans.__('free %1', size)]
+    ['unused', used === null ? null : Math.max(0, total - used), size => trans.__('unused %1', size)]
   ];
   return amounts
-    .filter(([kind, amount]) => amount !== 0 || kind === 'free' || kind === 'mine')
+    .filter(([kind, amount]) => amount !== 0 || kind === 'unused' || kind === 'mine')
     .map(([kind, amount, text]) => ({
       kind,
-      text: text(reading(amount, null, bytes, trans).text),
+      text: text(marked(reading(amount, null, bytes, trans), kind === 'mine' && mine.estimated, trans).text),
       share: Math.min(1, (amount ?? 0) / total)
     }));
 }
 
 /** What this server's owners hold on the device, leftovers too; null where any of it is not known. */
-function mineOn(uuid: string, report: WireReport): number | null {
-  const amounts = report.holders.flatMap(holder => [
-    ...holder.holdings.filter(holding => holding.device === uuid).map(holding => holding.memory_bytes),
-    ...holder.leftovers.filter(process => process.device === uuid).map(process => process.memory_bytes)
+function mineOn(uuid: string, report: WireReport): { amount: number | null; estimated: boolean } {
+  const rows = report.holders.flatMap(holder => [
+    ...holder.holdings.filter(holding => holding.device === uuid),
+    ...holder.leftovers.filter(process => process.device === uuid)
   ]);
-  return amounts.reduce<number | null>((sum, amount) => (sum === null || amount === null ? null : sum + amount), 0);
+  return {
+    amount: rows.reduce<number | null>(
+      (sum, { memory_bytes: amount }) => (sum === null || amount === null ? null : sum + amount),
+      0
+    ),
+    estimated: anyEstimate(rows)
+  };
 }
 
 function figuresOf(device: WireDevice, trans: TranslationBundle): IFigure[] {
@@ -107,18 +145,33 @@ function figuresOf(device: WireDevice, trans: TranslationBundle): IFigure[] {
   ];
 }
 
-function strangersOf(device: WireDevice, report: WireReport, trans: TranslationBundle): string | null {
-  const line = report.strangers.find(candidate => candidate.device === device.uuid);
-  if (!line || line.processes === 0) {
-    return null;
+/** What else is to be said of it, calmly. */
+function linesOf(device: WireDevice, report: WireReport, trans: TranslationBundle): string[] {
+  const lines: string[] = [];
+  if (device.state === 'suspended') {
+    lines.push(trans.__('Asleep: nobody uses it. It is not read, since that would wake it up.'));
   }
-  const memory = reading(line.memory_bytes, line.memory_bytes_unknown, bytes, trans).text;
-  return trans._n(
-    '%1 other process, not of this server: %2',
-    '%1 other processes, not of this server: %2',
-    line.processes,
-    memory
-  );
+  const strangers = report.strangers.find(line => line.device === device.uuid);
+  if (strangers && strangers.processes > 0) {
+    lines.push(
+      trans._n(
+        '%1 other process, not of this server: %2',
+        '%1 other processes, not of this server: %2',
+        strangers.processes,
+        reading(strangers.memory_bytes, strangers.memory_bytes_unknown, bytes, trans).text
+      )
+    );
+  }
+  const unattributed = device.memory_unattributed_bytes ?? 0;
+  if (unattributed >= UNATTRIBUTED_BYTES) {
+    lines.push(
+      trans.__(
+        '%1 of it is used by processes that the driver does not list. No notebook is charged for it.',
+        bytes(unattributed)
+      )
+    );
+  }
+  return lines;
 }
 
 function troubleOf(device: WireDevice, trans: TranslationBundle): string | null {

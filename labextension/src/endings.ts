@@ -1,10 +1,10 @@
 import { bytes, moment, shorten } from './format';
 import type { ILanguage } from './language';
-import { titleOf } from './rows';
+import { isKernel, titleOf } from './owners';
 import { personText } from './words';
-import type { WireOutcome, WireReport } from './wire';
+import type { WireOutcome, WireReason, WireReport } from './wire';
 
-/** Whether this is a kernel that was shut down, and not merely a try or a rehearsal. */
+/** Whether this is something that was shut down, and not merely a try or a rehearsal. */
 export function isEnd(outcome: WireOutcome): boolean {
   return outcome.action === 'shutdown' && outcome.result === 'done';
 }
@@ -12,7 +12,7 @@ export function isEnd(outcome: WireOutcome): boolean {
 /** The latest time the kernel of the notebook at `path` was shut down. */
 export function lastEnd(report: WireReport, path: string): WireOutcome | null {
   return report.outcomes
-    .filter(outcome => isEnd(outcome) && outcome.notebook === path)
+    .filter(outcome => isEnd(outcome) && isKernel(outcome) && outcome.notebook === path)
     .reduce<WireOutcome | null>(
       (latest, outcome) => (latest === null || Date.parse(outcome.at) > Date.parse(latest.at) ? outcome : latest),
       null
@@ -24,9 +24,19 @@ export function endText(outcome: WireOutcome, now: number, language: ILanguage):
   const { trans } = language;
   const when = moment(outcome.at, now, language);
   const name = shorten(titleOf(outcome), 48);
+  if (!isKernel(outcome)) {
+    return outcome.by === null
+      ? trans.__('%1 was shut down at %2 by rule %3.', name, when, outcome.rule)
+      : trans.__('%1 was shut down at %2 at the request of %3.', name, when, personText(outcome.by, trans));
+  }
   return outcome.by === null
     ? trans.__('The kernel of %1 was shut down at %2 by rule %3.', name, when, outcome.rule)
     : trans.__('The kernel of %1 was shut down at %2 at the request of %3.', name, when, personText(outcome.by, trans));
+}
+
+/** Why it was done. What could have been done instead helps nobody afterwards. */
+export function groundsOf(outcome: WireOutcome): WireReason[] {
+  return outcome.reasons.filter(reason => reason.code !== 'last-cell-failed');
 }
 
 /** What became of the memory. */

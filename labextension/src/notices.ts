@@ -1,7 +1,8 @@
 import type { GuardActions, INotifier } from './actions';
 import { bytes, duration, moment, secondsUntil, shorten } from './format';
 import type { ILanguage } from './language';
-import { titleOf } from './rows';
+import { titleOf } from './owners';
+import { about } from './readings';
 import type { IGpuGuard } from './tokens';
 import { labelled } from './words';
 import type { WireNotice } from './wire';
@@ -11,6 +12,12 @@ const LONGEST_MESSAGE = 140;
 const LONGEST_NAME = 48;
 const HOUR = 3600;
 const HINT_MS = 15000;
+
+/** What has to be said with every figure of a notice. */
+interface IMarks {
+  readonly simulated?: boolean;
+  readonly estimated?: boolean;
+}
 
 interface IShown {
   readonly toast: string;
@@ -45,8 +52,9 @@ export class NoticeBoard {
         this.shown.delete(id);
       }
     }
+    const inferred = new Set(report.holders.filter(holder => holder.estimated).map(holder => holder.owner));
     for (const notice of standing.values()) {
-      this.present(notice, report.simulated);
+      this.present(notice, { simulated: report.simulated, estimated: inferred.has(notice.owner) });
     }
   };
 
@@ -54,8 +62,8 @@ export class NoticeBoard {
     this.guard.changed.disconnect(this.update);
   }
 
-  private present(notice: WireNotice, simulated: boolean): void {
-    const message = noticeText(notice, this.guard.now(), this.language, simulated);
+  private present(notice: WireNotice, marks: IMarks): void {
+    const message = noticeText(notice, this.guard.now(), this.language, marks);
     const shown = this.shown.get(notice.id);
     if (shown === undefined) {
       // A hint may go by itself; what announces a loss stays until it is answered.
@@ -95,28 +103,31 @@ export class NoticeBoard {
   private readonly shown = new Map<string, IShown>();
 }
 
-/** Which notebook, how much, and how long there is still. The minutes are whole, so that the text rarely changes. */
-export function noticeText(notice: WireNotice, now: number, language: ILanguage, simulated: boolean): string {
+/** Who, how much, and how long there is still. The minutes are whole, so that the text rarely changes. */
+export function noticeText(notice: WireNotice, now: number, language: ILanguage, marks: IMarks = {}): string {
   const { trans } = language;
-  const label = (text: string): string => labelled(text, simulated, trans);
+  const label = (text: string): string => labelled(text, marks.simulated === true, trans);
   const name = shorten(titleOf(notice), LONGEST_NAME - label('').length);
   const size = bytes(notice.memory_bytes);
+  const matter = notice.reasons.some(reason => reason.code === 'unwatched')
+    ? trans.__('Nobody looks at %1.', name)
+    : trans.__('%1 holds %2 GPU memory without compute.', name, marks.estimated ? about(size) : size);
+  return shorten(label(trans.__('%1 %2', matter, prospect(notice, now, language))), LONGEST_MESSAGE);
+}
+
+function prospect(notice: WireNotice, now: number, language: ILanguage): string {
+  const { trans } = language;
   if (notice.deadline === null) {
-    return label(trans.__('%1 holds %2 GPU memory without compute. Nothing is ended by itself.', name, size));
+    return trans.__('Nothing is ended by itself.');
   }
   const left = secondsUntil(notice.deadline, now);
-  const when = moment(notice.deadline, now, language);
-  const text =
-    left < 60
-      ? trans.__('%1 holds %2 GPU memory without compute. It is shut down in less than a minute.', name, size)
-      : trans.__(
-          '%1 holds %2 GPU memory without compute. It is shut down in %3, at %4.',
-          name,
-          size,
-          trans.__('%1 min', Math.floor(left / 60)),
-          when
-        );
-  return shorten(label(text), LONGEST_MESSAGE);
+  return left < 60
+    ? trans.__('It is shut down in less than a minute.')
+    : trans.__(
+        'It is shut down in %1, at %2.',
+        trans.__('%1 min', Math.floor(left / 60)),
+        moment(notice.deadline, now, language)
+      );
 }
 
 function oneHourOrLess(longestSeconds: number): number | null {

@@ -1,8 +1,13 @@
 import { type IDeviceCard, devicesOf } from './devices';
 import { bytes, duration, moment, NOT_KNOWN, secondsUntil } from './format';
+import { groundsOf } from './endings';
 import type { ILanguage } from './language';
-import { type IRow, holdsSomething, rowsOf, threats, titleOf } from './rows';
-import { labelled, reasonText, resultText } from './words';
+import { holdsSomething, titleOf } from './owners';
+import { about } from './readings';
+import { reasonTexts } from './reasons';
+import { type IRow, rowsOf } from './rows';
+import { threats } from './standing';
+import { labelled, resultText } from './words';
 import type { WireOutcome, WireReport } from './wire';
 
 /** A line about something that went wrong, or that one should know. */
@@ -27,7 +32,10 @@ export interface IPanelView {
   /** Set when the guard itself has stopped looking. */
   readonly late: string | null;
   readonly gaps: readonly IRemark[];
+  /** Kernels that hold something. */
   readonly rows: readonly IRow[];
+  readonly boards: readonly IRow[];
+  readonly terminals: readonly IRow[];
   readonly quiet: { readonly text: string; readonly names: readonly string[] } | null;
   readonly devices: readonly IDeviceCard[];
   readonly past: readonly IPast[];
@@ -55,7 +63,9 @@ export function viewOf(
       key: `${gap.source} ${gap.since}`,
       text: trans.__('%1 (since %2)', gap.why, moment(gap.since, now, language))
     })),
-    rows: rowsOf(report, now, language, unfolded),
+    rows: rowsOf('kernel', report, now, language, unfolded),
+    boards: rowsOf('tensorboard', report, now, language, unfolded),
+    terminals: rowsOf('terminal', report, now, language, unfolded),
     quiet: quietOf(report, language),
     devices: devicesOf(report, trans),
     past: pastOf(report, now, language),
@@ -76,7 +86,8 @@ export function summaryOf(report: WireReport, now: number, language: ILanguage):
   const known = report.holders.map(holder => holder.memory_bytes).filter(amount => amount !== null);
   const unknown = report.holders.length - known.length;
   const sum = known.reduce((total, amount) => total + amount, 0);
-  const size = unknown > 0 && sum === 0 ? NOT_KNOWN : bytes(sum);
+  const inferred = report.holders.some(holder => holder.estimated && holder.memory_bytes !== 0);
+  const size = unknown > 0 && sum === 0 ? NOT_KNOWN : inferred ? about(bytes(sum)) : bytes(sum);
   const label = (text: string): string => labelled(text, report.simulated, trans);
   const lines = [label(trans.__('GPU memory held by my notebooks: %1', size))];
   if (unknown > 0) {
@@ -99,7 +110,7 @@ function lateOf(report: WireReport, now: number, { trans }: ILanguage): string |
 }
 
 function quietOf(report: WireReport, { trans }: ILanguage): IPanelView['quiet'] {
-  const quiet = report.holders.filter(holder => !holdsSomething(holder, report));
+  const quiet = report.holders.filter(holder => holder.kind === 'kernel' && !holdsSomething(holder, report));
   if (quiet.length === 0) {
     return null;
   }
@@ -121,9 +132,7 @@ function pastOf(report: WireReport, now: number, language: ILanguage): IPast[] {
     .map(outcome => ({
       id: outcome.id,
       text: pastText(outcome, now, language),
-      detail: [outcome.detail, ...outcome.reasons.map(reason => reasonText(reason, now, language))]
-        .filter(text => text !== '')
-        .join(' '),
+      detail: [outcome.detail, ...reasonTexts(groundsOf(outcome), now, language)].filter(text => text !== '').join(' '),
       failed: outcome.result === 'failed' || outcome.survivors.length > 0
     }));
 }

@@ -21,14 +21,14 @@ export const REASON_CODES = [
   "retry-later",
   "observing",
   "asked",
+  "attended",
   "last-cell-failed",
   "run-ended",
   "left-behind",
   "estimated",
   "sole-owner",
   "unwatched",
-  "watched",
-  "contradiction"
+  "watched"
 ] as const;
 
 /** A fact that spares a holder now. */
@@ -156,7 +156,8 @@ export interface WireLease {
  * One kernel, terminal or TensorBoard. `compute_percent` is the mean over the last minute seen.
  *
  * `estimated`: it is inferred, and not seen, that it is on a device. `failed`: its last cell ended in an error.
- * `died`: the process before the present one ended by itself.
+ * `died`: the process before the present one ended by itself. `tree_size`: how many living processes end with it, its
+ * own first one too; null: not known.
  */
 export interface WireHolder {
   owner: string;
@@ -180,6 +181,7 @@ export interface WireHolder {
   estimated?: boolean;
   failed?: boolean;
   died?: boolean;
+  tree_size?: number | null;
   board?: WireBoard | null;
 }
 

@@ -87,6 +87,19 @@ describe('Aftermath', () => {
     expect(other.banners).toEqual([]);
   });
 
+  it('does not take the end of a TensorBoard for that of the kernel that started it', async () => {
+    const mine = await open('work/demo.ipynb');
+    await say(outcome({ owner: 'tensorboard:6006', name: 'TensorBoard exp1' }));
+    expect(mine.banners).toEqual([]);
+    expect(notifier.messages[0]).toMatch(/^TensorBoard exp1 was shut down at \d\d:\d\d by rule default\./);
+  });
+
+  it('does not advise what helps no longer', async () => {
+    const mine = await open('work/demo.ipynb');
+    await say(outcome({ reasons: [{ code: 'last-cell-failed', text: '', facts: {} }] }));
+    expect(mine.banners[0]).not.toContain('Its last cell');
+  });
+
   it('tells it to a notebook that is opened later', async () => {
     await say(outcome());
     expect((await open('work/demo.ipynb')).banners).toHaveLength(1);

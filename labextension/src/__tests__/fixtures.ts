@@ -268,3 +268,50 @@ export class FakeStorage implements Pick<Storage, 'getItem' | 'setItem'> {
     this.items.set(key, value);
   }
 }
+
+/** A TensorBoard without GPU memory that somebody has looked at a while ago. */
+export function board(
+  changes: Partial<WireHolder> = {},
+  particular: Partial<NonNullable<WireHolder['board']>> = {}
+): WireHolder {
+  return holder({
+    owner: 'tensorboard:6006',
+    kind: 'tensorboard',
+    name: 'TensorBoard exp1',
+    notebook: 'work/train.ipynb',
+    kernelspec: null,
+    memory_bytes: 0,
+    holdings: [],
+    idle_seconds: 300,
+    started_at: after(-3 * 3600),
+    verdict: verdict({ next_action: null, deadline: null, reasons: [] }),
+    board: {
+      log_dir: '/home/anna/runs/exp1',
+      port: 6006,
+      started_by: 'kernel:k1',
+      started_by_name: 'train.ipynb',
+      watchers: 0,
+      unwatched_seconds: 300,
+      duplicate: false,
+      inside: false,
+      ...particular
+    },
+    ...changes
+  });
+}
+
+/** A terminal without GPU memory, in which two processes run besides its shell. */
+export function terminal(changes: Partial<WireHolder> = {}): WireHolder {
+  return holder({
+    owner: 'terminal:1',
+    kind: 'terminal',
+    name: 'Terminal 1',
+    notebook: null,
+    kernelspec: null,
+    memory_bytes: 0,
+    holdings: [],
+    tree_size: 3,
+    verdict: verdict({ next_action: null, deadline: null, reasons: [] }),
+    ...changes
+  });
+}

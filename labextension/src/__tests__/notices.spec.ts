@@ -130,23 +130,23 @@ describe('NoticeBoard', () => {
 
 describe('noticeText', () => {
   it('names the notebook, the memory and the time left', () => {
-    expect(noticeText(notice(), NOW, english, false)).toMatch(
+    expect(noticeText(notice(), NOW, english)).toMatch(
       /^demo\.ipynb holds 6\.0 GiB GPU memory without compute\. It is shut down in 14 min, at \d\d:\d\d\.$/
     );
-    expect(noticeText(notice({ deadline: after(30) }), NOW, english, false)).toContain('in less than a minute');
+    expect(noticeText(notice({ deadline: after(30) }), NOW, english)).toContain('in less than a minute');
   });
 
   it('fits into what JupyterLab shows, and keeps the time even with a long name', () => {
-    const text = noticeText(notice({ notebook: `${'x'.repeat(300)}.ipynb` }), NOW, english, false);
+    const text = noticeText(notice({ notebook: `${'x'.repeat(300)}.ipynb` }), NOW, english);
     expect(text.length).toBeLessThanOrEqual(140);
     expect(text).toMatch(/in 14 min, at \d\d:\d\d\.$/);
   });
 
   it('keeps the whole sentence where it also says that the devices are simulated', () => {
-    const text = noticeText(notice({ notebook: `${'x'.repeat(300)}.ipynb` }), NOW, english, true);
+    const text = noticeText(notice({ notebook: `${'x'.repeat(300)}.ipynb` }), NOW, english, { simulated: true });
     expect(text.length).toBeLessThanOrEqual(140);
     expect(text).toMatch(/ without compute\. It is shut down in 14 min, at \d\d:\d\d\. \(simulated\)$/);
-    const hint = noticeText(notice({ deadline: null, next_action: null }), NOW, english, true);
+    const hint = noticeText(notice({ deadline: null, next_action: null }), NOW, english, { simulated: true });
     expect(hint).toMatch(/ \(simulated\)$/);
   });
 });

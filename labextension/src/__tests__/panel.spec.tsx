@@ -6,7 +6,21 @@ import { english } from '../language';
 import { GuardModel } from '../model';
 import { GuardPanel } from '../panel';
 import type { WireReport } from '../wire';
-import { after, device, FakeApi, FakeNotifier, GIB, holder, NOW, notice, outcome, report, verdict } from './fixtures';
+import {
+  after,
+  board,
+  device,
+  FakeApi,
+  FakeNotifier,
+  GIB,
+  holder,
+  NOW,
+  notice,
+  outcome,
+  report,
+  terminal,
+  verdict
+} from './fixtures';
 
 const ENTER = 13;
 const ARROW_DOWN = 40;
@@ -164,7 +178,69 @@ describe('the rows', () => {
   });
 });
 
+describe('TensorBoards and terminals', () => {
+  const section = (name: string): HTMLElement =>
+    screen.getByRole('heading', { name, level: 3 }).closest('section') as HTMLElement;
+
+  it('have sections of their own, which are absent while there are none', async () => {
+    await show(report({ holders: [holder(), board({}, { duplicate: true }), terminal()] }));
+    expect(section('TensorBoards').textContent).toContain('port 6006 · runs for 3 h');
+    expect(section('TensorBoards').textContent).toContain('Another TensorBoard shows the same logs');
+    expect(section('Terminals').textContent).toContain('2 processes besides its shell would end with it.');
+    api.answer = report();
+    await pass(6000);
+    expect(screen.queryByRole('heading', { name: 'TensorBoards' })).toBeNull();
+    expect(screen.queryByRole('heading', { name: 'Terminals' })).toBeNull();
+  });
+
+  it.each([
+    [board(), 'TensorBoard exp1', 'Logs: /home/anna/runs/exp1'],
+    [terminal(), 'Terminal 1', '2 processes besides its shell would end with it.']
+  ])('are stopped after a question that says what is lost', async (found, name, loss) => {
+    await show(report({ holders: [found] }));
+    await click(`Stop ${name}`);
+    expect(question().textContent).toContain(`Stop ${name}?`);
+    expect(question().textContent).toContain(loss);
+    expect(question().textContent).not.toContain('GPU memory given back');
+    fireEvent.click(within(question()).getByText('Cancel'));
+    await pass(100);
+    expect(api.asked).not.toContain(`shut down ${found.owner}`);
+    await click(`Stop ${name}`);
+    fireEvent.click(within(question()).getByText('Stop'));
+    await pass(100);
+    expect(api.asked).toContain(`shut down ${found.owner}`);
+  });
+});
+
 describe('the panel', () => {
+  it('says before all else what could not be seen', async () => {
+    const why = 'This container cannot see its own GPU processes.';
+    const node = await show(report({ gaps: [{ source: 'devices', why, since: after(-60) }] }));
+    const text = node.textContent ?? '';
+    expect(text.indexOf(why)).toBeGreaterThan(-1);
+    expect(text.indexOf(why)).toBeLessThan(text.indexOf('demo.ipynb'));
+  });
+
+  it('marks MIG instances, free devices, and what is left behind', async () => {
+    const leftovers = [{ pid: 9, started_at: after(-9), device: 'GPU-a', memory_bytes: 4 * GIB, compute_percent: 0 }];
+    const idle = { compute_percent: 0, memory_used_bytes: 0 };
+    await show(
+      report({
+        devices: [device(), device({ uuid: 'MIG-1', part_of: 'GPU-a' }), device({ ...idle, uuid: 'GPU-b', index: 1 })],
+        holders: [holder({ leftovers, died: true })]
+      })
+    );
+    expect(screen.getAllByTestId('gpu-guard-device').map(card => card.dataset.nested)).toEqual([
+      'false',
+      'true',
+      'false'
+    ]);
+    expect(screen.getByRole('listitem', { name: 'GPU 1 NVIDIA H100' }).textContent).toContain('free');
+    expect(screen.getByTestId('gpu-guard-row').textContent).toContain(
+      'The kernel died; 1 process it had started holds 4.0 GiB.'
+    );
+  });
+
   it('shows a card for each device', async () => {
     await show(report({ devices: [device(), device({ uuid: 'GPU-b', index: 1, name: 'NVIDIA L4' })] }));
     expect(screen.getAllByTestId('gpu-guard-device')).toHaveLength(2);

@@ -54,13 +54,21 @@ describe('the state of a row', () => {
       { pid: 10, started_at: after(-9), device: 'GPU-a', memory_bytes: GIB, compute_percent: 0 }
     ];
     const none = verdict({ next_action: null, deadline: null });
-    expect(state({ state: 'dead', memory_bytes: 0, leftovers, verdict: none })).toBe(
-      'ended, 4.0 GiB left behind by an earlier kernel'
+    const gone = { state: 'dead', memory_bytes: 0, verdict: none } as const;
+    const noted = (changes: Partial<WireHolder>): string | undefined =>
+      show({ holders: [holder({ ...gone, leftovers, ...changes })] }).rows[0].notes.find(
+        note => note.key === 'leftovers'
+      )?.text;
+    expect(noted({})).toBe('2 processes left behind by an earlier run hold 4.0 GiB.');
+    expect(noted({ died: true })).toBe('The kernel died; 2 processes it had started hold 4.0 GiB.');
+    expect(noted({ memory_bytes: GIB, leftovers: [] })).toBeUndefined();
+    const inferred = leftovers.map(process => ({ ...process, evidence: 'estimate' as const }));
+    expect(noted({ leftovers: inferred })).toBe('2 processes left behind by an earlier run hold ≈ 4.0 GiB.');
+    expect(noted({ leftovers: [{ ...leftovers[0], memory_bytes: null }] })).toBe(
+      '1 process left behind by an earlier run holds GPU memory (how much is not known).'
     );
-    leftovers[0] = { ...leftovers[0], memory_bytes: null as unknown as number };
-    expect(state({ state: 'dead', memory_bytes: 0, leftovers, verdict: none })).toBe(
-      'ended, – left behind by an earlier kernel'
-    );
+    const twoDevices = [leftovers[0], { ...leftovers[0], device: 'GPU-b' }];
+    expect(noted({ leftovers: twoDevices })).toBe('1 process left behind by an earlier run holds 6.0 GiB.');
   });
 });
 
@@ -194,9 +202,12 @@ describe('a device card', () => {
       { kind: 'mine', text: 'mine 6.0 GiB', share: 0.075 },
       { kind: 'others', text: 'others 12.0 GiB', share: 0.15 },
       { kind: 'unattributed', text: 'unattributed 2.0 GiB', share: 0.025 },
-      { kind: 'free', text: 'free 60.0 GiB', share: 0.75 }
+      { kind: 'unused', text: 'unused 60.0 GiB', share: 0.75 }
     ]);
-    expect(card.strangers).toBe('3 other processes, not of this server: 12.0 GiB');
+    expect(card.lines).toEqual([
+      '3 other processes, not of this server: 12.0 GiB',
+      '2.0 GiB of it is used by processes that the driver does not list. No notebook is charged for it.'
+    ]);
   });
 
   it('names a part that is not known, and gives it no room', () => {

@@ -1,6 +1,7 @@
 import { english } from '../language';
 import { PROTECTIONS, REASON_CODES, WHYS, type WireOutcome } from '../wire';
-import { personText, protectionText, reasonText, resultText, unknownText } from '../words';
+import { reasonText, reasonTexts } from '../reasons';
+import { personText, protectionText, resultText, stateWord, unknownText } from '../words';
 import { after, GIB, NOW } from './fixtures';
 
 const FACTS = {
@@ -20,7 +21,11 @@ const FACTS = {
   for_seconds: 3600,
   wait_seconds: 840,
   shutdowns_per_tick: 5,
-  shutdowns_per_hour: 20
+  shutdowns_per_hour: 20,
+  processes: 4,
+  died: 1,
+  unwatched_seconds: 9000,
+  unwatched_for_seconds: 7200
 };
 
 describe('reasonText', () => {
@@ -29,6 +34,45 @@ describe('reasonText', () => {
     expect(text).not.toBe('FALLBACK');
     expect(text).toMatch(/\.$/);
     expect(text).not.toMatch(/%\d/);
+  });
+
+  it('gives the remedies after a failed cell in their order, the softest first', () => {
+    const text = reasonText({ code: 'last-cell-failed', text: '', facts: {} }, NOW, english);
+    const [why, ...remedies] = text.split('\n');
+    expect(why).toContain('Its last cell ended in an error');
+    expect(remedies.map(line => line.slice(0, 8))).toEqual(['1. Run i', '2. Empty', '3. Resta']);
+    expect(remedies[0]).toContain('sys.last_exc = sys.last_value = sys.last_traceback = None');
+  });
+
+  it('says who left memory behind, and does not make up how much', () => {
+    const left = (facts: Record<string, number | null>): string =>
+      reasonText({ code: 'left-behind', text: 'FALLBACK', facts }, NOW, english);
+    expect(left({ processes: 4, memory_bytes: 4 * GIB, died: 1 })).toBe(
+      'The kernel died; 4 processes it had started hold 4.0 GiB.'
+    );
+    expect(left({ processes: 1, memory_bytes: null, died: 0 })).toBe(
+      '1 process left behind by an earlier run holds GPU memory (how much is not known).'
+    );
+  });
+
+  it('marks what is inferred, but not limits and times, where one of the reasons says that it is an estimate', () => {
+    const reasons = [
+      { code: 'idle-not-long', text: '', facts: FACTS },
+      { code: 'holds-little', text: '', facts: FACTS },
+      { code: 'estimated', text: '', facts: {} }
+    ];
+    expect(reasonTexts(reasons, NOW, english).slice(0, 2)).toEqual([
+      'It holds ≈ 6.0 GiB and was seen idle for 1 h 20 min. The limit is 1 h.',
+      'It holds ≈ 6.0 GiB, less than the limit of 1.0 GiB.'
+    ]);
+    expect(reasonTexts(reasons.slice(0, 1), NOW, english)[0]).toContain('It holds 6.0 GiB');
+  });
+
+  it('names what is not known of a TensorBoard', () => {
+    const facts = { what: 'visitors', why: 'not-read', detail: '' };
+    expect(reasonText({ code: 'unknown-reading', text: '', facts }, NOW, english)).toContain(
+      'Whether anybody looks at it is not known: its source did not answer.'
+    );
   });
 
   it('falls back to the English text for a code it does not know', () => {
@@ -65,8 +109,14 @@ describe('the other words', () => {
   });
 
   it('shows the bare word of a newer server', () => {
-    expect(protectionText('serving', english.trans)).toBe('serving');
+    expect(protectionText('asleep', english.trans)).toBe('asleep');
     expect(unknownText('eclipse', english.trans)).toBe('eclipse');
+  });
+
+  it('has a word of its own for each state', () => {
+    const states = ['idle', 'executing', 'waiting-for-input', 'at-breakpoint', 'serving', 'input-bound', 'starting'];
+    const words = [...states, 'dead', 'unknown'].map(state => stateWord(state, english.trans));
+    expect(new Set(words).size).toBe(states.length + 2);
   });
 
   it('tells each result of each act apart', () => {

@@ -2,9 +2,10 @@ import { ReactWidget } from '@jupyterlab/ui-components';
 import { MessageLoop } from '@lumino/messaging';
 import { Widget } from '@lumino/widgets';
 import React from 'react';
-import { endText, freedText } from '../endings';
+import { endText, freedText, groundsOf } from '../endings';
 import type { ILanguage } from '../language';
-import { labelled, reasonText } from '../words';
+import { reasonTexts } from '../reasons';
+import { labelled } from '../words';
 import type { WireOutcome, WireReason } from '../wire';
 
 /** Stands at the top of a notebook whose kernel was shut down, until it is put away. */
@@ -24,8 +25,8 @@ export class Banner extends ReactWidget {
   }
 
   /** Why, on which readings. Who asked for it is said in the headline. */
-  private get evidence(): WireReason[] {
-    return this.outcome.reasons.filter(reason => reason.code !== 'asked');
+  private get grounds(): WireReason[] {
+    return groundsOf(this.outcome).filter(reason => reason.code !== 'asked');
   }
 
   protected render(): React.JSX.Element {
@@ -39,8 +40,7 @@ export class Banner extends ReactWidget {
         <div className="jp-GpuGuard-BannerText">
           <strong>{labelled(endText(this.outcome, this.now, this.language), this.simulated, trans)}</strong>
           <p>
-            {this.evidence.map(reason => reasonText(reason, this.now, this.language)).join(' ')}{' '}
-            {freedText(this.outcome, this.language)}
+            {reasonTexts(this.grounds, this.now, this.language).join(' ')} {freedText(this.outcome, this.language)}
           </p>
           <p>
             {trans.__(

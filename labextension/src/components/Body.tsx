@@ -1,5 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import React from 'react';
+import type { IRow } from '../rows';
 import type { IPanelView, IRemark } from '../view';
 import { Card } from './Card';
 import { DeviceCard } from './DeviceCard';
@@ -17,6 +18,19 @@ interface IProps {
 /** All that a report says, from the top of the panel to its foot. */
 export function Body({ view, revealed, doors, trans }: IProps): React.JSX.Element {
   const blind = view.devices.length === 0;
+  const list = (rows: readonly IRow[]): React.JSX.Element => (
+    <ul className="jp-GpuGuard-List">
+      {rows.map(row => (
+        <HolderRow
+          key={row.owner}
+          row={row}
+          revealed={revealed?.owner === row.owner ? revealed.turn : 0}
+          doors={doors}
+          trans={trans}
+        />
+      ))}
+    </ul>
+  );
   return (
     <>
       {view.policyFault !== null && (
@@ -25,25 +39,13 @@ export function Body({ view, revealed, doors, trans }: IProps): React.JSX.Elemen
         </Card>
       )}
       {view.late !== null && <Card tone="warning">{view.late}</Card>}
-      {blind && <Gaps gaps={view.gaps} />}
+      <Gaps gaps={view.gaps} />
       <section aria-label={trans.__('Notebooks that hold GPU memory')}>
-        {view.rows.length > 0 ? (
-          <ul className="jp-GpuGuard-List">
-            {view.rows.map(row => (
-              <HolderRow
-                key={row.owner}
-                row={row}
-                revealed={revealed?.owner === row.owner ? revealed.turn : 0}
-                doors={doors}
-                trans={trans}
-              />
-            ))}
-          </ul>
-        ) : (
-          !(blind && view.gaps.length > 0) && (
-            <p className="jp-GpuGuard-Quiet">{trans.__('No notebook holds GPU memory.')}</p>
-          )
-        )}
+        {view.rows.length > 0
+          ? list(view.rows)
+          : !(blind && view.gaps.length > 0) && (
+              <p className="jp-GpuGuard-Quiet">{trans.__('No notebook holds GPU memory.')}</p>
+            )}
         {view.quiet !== null && (
           <details className="jp-GpuGuard-Fold">
             <summary>{view.quiet.text}</summary>
@@ -55,6 +57,18 @@ export function Body({ view, revealed, doors, trans }: IProps): React.JSX.Elemen
           </details>
         )}
       </section>
+      {view.boards.length > 0 && (
+        <section>
+          <h3>{trans.__('TensorBoards')}</h3>
+          {list(view.boards)}
+        </section>
+      )}
+      {view.terminals.length > 0 && (
+        <section>
+          <h3>{trans.__('Terminals')}</h3>
+          {list(view.terminals)}
+        </section>
+      )}
       {!blind && (
         <section>
           <h3>{trans.__('Devices')}</h3>
@@ -63,12 +77,6 @@ export function Body({ view, revealed, doors, trans }: IProps): React.JSX.Elemen
               <DeviceCard key={device.uuid} device={device} trans={trans} />
             ))}
           </ul>
-        </section>
-      )}
-      {!blind && view.gaps.length > 0 && (
-        <section>
-          <h3>{trans.__('Not seen')}</h3>
-          <Gaps gaps={view.gaps} />
         </section>
       )}
       <Past past={view.past} trans={trans} />

@@ -14,10 +14,17 @@ export const DeviceCard = React.memo(
   function DeviceCard({ device, trans }: IProps): React.JSX.Element {
     const name = `${device.label} ${device.name}`;
     return (
-      <li className="jp-GpuGuard-Device" data-testid="gpu-guard-device" data-device={device.uuid} aria-label={name}>
+      <li
+        className="jp-GpuGuard-Device"
+        data-testid="gpu-guard-device"
+        data-device={device.uuid}
+        data-nested={device.nested}
+        aria-label={name}
+      >
         <div className="jp-GpuGuard-Split">
           <span className="jp-GpuGuard-Name" title={device.uuid}>
-            {device.label} {device.mig && <span className="jp-GpuGuard-Badge">MIG</span>}
+            {device.label} {device.mig && !device.nested && <span className="jp-GpuGuard-Badge">MIG</span>}{' '}
+            {device.free && <span className="jp-GpuGuard-Badge">{trans.__('free')}</span>}
           </span>
           <Reading reading={device.memory} name={trans.__('GPU memory')} />
         </div>
@@ -29,7 +36,7 @@ export const DeviceCard = React.memo(
           <>
             <div className="jp-GpuGuard-Bar" aria-hidden="true">
               {device.parts
-                .filter(part => part.kind !== 'free')
+                .filter(part => part.kind !== 'unused')
                 .map(part => (
                   <span
                     key={part.kind}
@@ -48,15 +55,21 @@ export const DeviceCard = React.memo(
             </ul>
           </>
         )}
-        <dl className="jp-GpuGuard-Facts">
-          {device.figures.map(figure => (
-            <div key={figure.name} title={figure.reading.title}>
-              <dt>{figure.name}</dt>
-              <dd>{figure.reading.text}</dd>
-            </div>
-          ))}
-        </dl>
-        {device.strangers !== null && <p className="jp-GpuGuard-Quiet">{device.strangers}</p>}
+        {device.figures.length > 0 && (
+          <dl className="jp-GpuGuard-Facts">
+            {device.figures.map(figure => (
+              <div key={figure.name} title={figure.reading.title}>
+                <dt>{figure.name}</dt>
+                <dd>{figure.reading.text}</dd>
+              </div>
+            ))}
+          </dl>
+        )}
+        {device.lines.map(line => (
+          <p key={line} className="jp-GpuGuard-Quiet">
+            {line}
+          </p>
+        ))}
       </li>
     );
   },

@@ -14,7 +14,7 @@ interface IProps {
   readonly trans: TranslationBundle;
 }
 
-/** One notebook, terminal or TensorBoard that holds GPU memory. */
+/** One notebook, terminal or TensorBoard. */
 export const HolderRow = React.memo(function HolderRow({ row, revealed, doors, trans }: IProps): React.JSX.Element {
   const node = React.useRef<HTMLLIElement>(null);
   const whyId = `jp-GpuGuard-why-${row.owner}`;
@@ -38,20 +38,42 @@ export const HolderRow = React.memo(function HolderRow({ row, revealed, doors, t
     >
       <div className="jp-GpuGuard-Split">
         <RowTitle row={row} onOpen={doors.open} trans={trans} />
-        <Reading reading={row.memory} name={trans.__('GPU memory')} className="jp-GpuGuard-Memory" />
+        {row.memory !== null && (
+          <Reading
+            reading={row.memory}
+            name={trans.__('GPU memory, reserved by its processes')}
+            className="jp-GpuGuard-Memory"
+          />
+        )}
       </div>
-      <Reading
-        reading={row.compute}
-        name={trans.__('Compute, mean of the last minute')}
-        className="jp-GpuGuard-Compute"
-      />
-      {row.folder !== null && <div className="jp-GpuGuard-Folder">{row.folder}</div>}
+      {row.compute !== null && (
+        <Reading
+          reading={row.compute}
+          name={trans.__('Compute, mean of the last minute')}
+          className="jp-GpuGuard-Compute"
+        />
+      )}
+      {row.folder !== null && (
+        <div className="jp-GpuGuard-Folder" title={row.folder}>
+          {row.folder}
+        </div>
+      )}
       {row.places.map(place => (
         <div key={place.device} className="jp-GpuGuard-Place" title={place.title}>
           {place.text}
         </div>
       ))}
-      <div className="jp-GpuGuard-State">{row.state}</div>
+      {row.facts.map(fact => (
+        <div key={fact} className="jp-GpuGuard-Fact">
+          {fact}
+        </div>
+      ))}
+      {row.state !== '' && <div className="jp-GpuGuard-State">{row.state}</div>}
+      {row.notes.map(note => (
+        <div key={note.key} className="jp-GpuGuard-Note" data-note={note.key}>
+          {note.text}
+        </div>
+      ))}
       <RowActions row={row} whyId={whyId} doors={doors} trans={trans} />
       {row.why !== null && <Why id={whyId} why={row.why} onExplain={() => doors.explain(row.owner)} trans={trans} />}
     </li>

@@ -22,6 +22,7 @@ interface IProps {
 
 /** The buttons of one row. While an act is under way none can be pressed twice. */
 export function RowActions({ row, whyId, doors, trans }: IProps): React.JSX.Element {
+  const stops = row.kind !== 'kernel';
   const [waiting, setWaiting] = React.useState(false);
   const wait = (act: Promise<void>): void => {
     setWaiting(true);
@@ -56,13 +57,13 @@ export function RowActions({ row, whyId, doors, trans }: IProps): React.JSX.Elem
       <button
         type="button"
         className="jp-GpuGuard-Button"
-        aria-label={trans.__('Shut down %1', row.title)}
+        aria-label={stops ? trans.__('Stop %1', row.title) : trans.__('Shut down %1', row.title)}
         disabled={waiting || row.ending}
         onClick={() => {
           wait(doors.shutDown(row));
         }}
       >
-        {trans.__('Shut down')}
+        {stops ? trans.__('Stop') : trans.__('Shut down')}
       </button>
       <button
         type="button"

@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import React from 'react';
-import type { IWhy } from '../rows';
+import type { IWhy } from '../why';
 
 interface IProps {
   readonly id: string;
@@ -22,7 +22,8 @@ export function Why({ id, why, onExplain, trans }: IProps): React.JSX.Element {
       <Lines lines={why.reasons} />
       <Lines title={trans.__('Spared because')} lines={why.protections} />
       <Lines title={trans.__('Not known')} lines={why.unknowns} />
-      <Lines title={trans.__('Left behind by an earlier kernel')} lines={why.leftovers} />
+      <Lines title={trans.__('What the figures rest on')} lines={why.figures} />
+      <Lines title={trans.__('Left behind by an earlier run')} lines={why.leftovers} />
       <Lines title={trans.__('Processes')} lines={why.processes} />
       {lines === null ? (
         <button type="button" className="jp-GpuGuard-Link" onClick={explain}>

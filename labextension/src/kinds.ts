@@ -1,0 +1,92 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { duration, secondsUntil } from './format';
+import { holdsSomething } from './owners';
+import { doing } from './standing';
+import type { WireBoard, WireHolder, WireReport } from './wire';
+
+/** What is particular about an owner of its kind. */
+export interface IAboutOwner {
+  readonly folder: string | null;
+  /** What it is doing. */
+  readonly state: string | null;
+  readonly facts: readonly string[];
+  readonly losses: readonly string[];
+}
+
+/** Each kind of owner in its own words. */
+export function aboutOf(holder: WireHolder, report: WireReport, now: number, trans: TranslationBundle): IAboutOwner {
+  switch (holder.kind) {
+    case 'kernel':
+      return {
+        folder: holder.notebook?.split('/').slice(0, -1).join('/') || null,
+        state: doing(holder, trans),
+        facts: [],
+        losses: [
+          trans.__(
+            'All variables and everything that is still running are lost. The notebook file and its outputs stay.'
+          )
+        ]
+      };
+    case 'terminal':
+      return {
+        folder: null,
+        state: holdsSomething(holder, report) ? doing(holder, trans) : null,
+        facts: runningIn(holder, trans),
+        losses: [trans.__('Everything that runs in this terminal is ended.'), ...runningIn(holder, trans)]
+      };
+    case 'tensorboard':
+      return boardAbout(holder, holder.board ?? null, now, trans);
+  }
+}
+
+/** What ends with a terminal besides its shell. */
+function runningIn({ tree_size: size }: WireHolder, trans: TranslationBundle): string[] {
+  if (size === null || size === undefined) {
+    return [];
+  }
+  return size <= 1
+    ? [trans.__('Nothing but its shell runs in it.')]
+    : [
+        trans._n(
+          '%1 process besides its shell would end with it.',
+          '%1 processes besides its shell would end with it.',
+          size - 1
+        )
+      ];
+}
+
+function boardAbout(holder: WireHolder, board: WireBoard | null, now: number, trans: TranslationBundle): IAboutOwner {
+  const losses = [trans.__('Its page stops working. The logs it shows stay.')];
+  if (board === null) {
+    return { folder: null, state: doing(holder, trans), facts: [], losses };
+  }
+  return {
+    folder: board.log_dir === '' || holder.name.includes(board.log_dir) ? null : board.log_dir,
+    state: watchText(board, trans),
+    facts: boardFacts(holder, board, now, trans),
+    losses: board.log_dir === '' ? losses : [...losses, trans.__('Logs: %1', board.log_dir)]
+  };
+}
+
+function boardFacts(holder: WireHolder, board: WireBoard, now: number, trans: TranslationBundle): string[] {
+  const where = [
+    board.port === null ? null : trans.__('port %1', board.port),
+    holder.started_at === null ? null : trans.__('runs for %1', duration(-secondsUntil(holder.started_at, now), trans))
+  ].filter(text => text !== null);
+  return [
+    where.join(' · '),
+    board.started_by_name === null ? '' : trans.__('started by %1', board.started_by_name),
+    board.inside ? trans.__('runs inside the Jupyter server') : ''
+  ].filter(text => text !== '');
+}
+
+/** Whether anybody looks at it, or when somebody last did. */
+function watchText({ watchers, unwatched_seconds: unwatched }: WireBoard, trans: TranslationBundle): string {
+  if (watchers !== null && watchers > 0) {
+    return trans._n('being looked at (%1 connection)', 'being looked at (%1 connections)', watchers);
+  }
+  if (unwatched !== null) {
+    return trans.__('last looked at %1 ago', duration(unwatched, trans));
+  }
+  return watchers === 0 ? trans.__('nobody looks at it now') : trans.__('not known whether anybody looks at it');
+}

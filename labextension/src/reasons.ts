@@ -1,0 +1,231 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { bytes, duration, moment, percent } from './format';
+import type { ILanguage } from './language';
+import { about } from './readings';
+import type { REASON_CODES, WireReason } from './wire';
+import { personText, stateWord, unknownText } from './words';
+
+type ReasonCode = (typeof REASON_CODES)[number];
+
+/** What is inferred where the whole holder is; limits and times are not. */
+const INFERRED = ['memory_bytes', 'compute_percent'];
+
+class NoSuchFact extends Error {}
+
+/** Reads the facts of one reason in words. A fact that is not there makes the sentence impossible. */
+class Facts {
+  constructor(
+    private readonly facts: WireReason['facts'],
+    private readonly now: number,
+    private readonly language: ILanguage,
+    private readonly estimated: boolean
+  ) {
+    this.trans = language.trans;
+  }
+
+  readonly trans: TranslationBundle;
+
+  bytes(name: string): string {
+    return this.figure(name, bytes);
+  }
+
+  percent(name: string): string {
+    return this.figure(name, percent);
+  }
+
+  span(name: string): string {
+    return duration(this.number(name), this.trans);
+  }
+
+  moment(name: string): string {
+    return moment(this.word(name), this.now, this.language);
+  }
+
+  number(name: string): number {
+    const fact = this.facts[name];
+    if (typeof fact !== 'number') {
+      throw new NoSuchFact(name);
+    }
+    return fact;
+  }
+
+  word(name: string): string {
+    const fact = this.facts[name];
+    if (typeof fact !== 'string') {
+      throw new NoSuchFact(name);
+    }
+    return fact;
+  }
+
+  person(name: string): string {
+    return personText(this.word(name), this.trans);
+  }
+
+  /** Memory that processes hold, also where its amount is not known. */
+  held(name: string): string {
+    return this.facts[name] === null ? heldText(null, this.trans) : this.bytes(name);
+  }
+
+  /** `: …` where there is something to add. */
+  aside(name: string): string {
+    const fact = this.facts[name];
+    return typeof fact === 'string' && fact !== '' ? this.trans.__(': %1', fact) : '';
+  }
+
+  private figure(name: string, format: (value: number) => string): string {
+    const text = format(this.number(name));
+    return this.estimated && INFERRED.includes(name) ? about(text) : text;
+  }
+}
+
+const REASONS: Record<ReasonCode, (facts: Facts) => string> = {
+  'rule-keeps': f => f.trans.__('Rule %1 leaves it alone.', f.word('rule')),
+  never: f => f.trans.__('Rule %1 sets no time limit.', f.word('rule')),
+  'unknown-reading': f =>
+    unknownSentence(f.word('what'), unknownText(f.word('why'), f.trans), f.aside('detail'), f.trans),
+  'not-local': f => f.trans.__('Its process is not on this machine, or has ended. It is not judged here.'),
+  'holds-little': f =>
+    f.trans.__('It holds %1, less than the limit of %2.', f.bytes('memory_bytes'), f.bytes('memory_above_bytes')),
+  computing: f =>
+    f.trans.__(
+      'It computes: %1 since the last look. From %2 on it counts as use.',
+      f.percent('compute_percent'),
+      f.percent('compute_below_percent')
+    ),
+  'idle-not-long': f =>
+    f.trans.__(
+      'It holds %1 and was seen idle for %2. The limit is %3.',
+      f.bytes('memory_bytes'),
+      f.span('idle_seconds'),
+      f.span('for_seconds')
+    ),
+  'idle-too-long': f =>
+    f.trans.__(
+      'It held %1 with less than %2 compute for %3. The limit is %4.',
+      f.bytes('memory_bytes'),
+      f.percent('compute_below_percent'),
+      f.span('idle_seconds'),
+      f.span('for_seconds')
+    ),
+  'state-warns-only': f =>
+    f.trans.__('Its state is “%1”: by itself, nothing but a warning follows.', stateWord(f.word('state'), f.trans)),
+  leased: f => f.trans.__('%1 keeps it until %2%3.', f.person('by'), f.moment('until'), f.aside('reason')),
+  'notice-running': f => f.trans.__('The next step comes in %1 at the earliest.', f.span('wait_seconds')),
+  'ladder-done': f => f.trans.__('All steps of the rule have been taken.'),
+  belt: f =>
+    f.trans.__(
+      'Held back: at most %1 are shut down at once, and %2 in an hour.',
+      f.number('shutdowns_per_tick'),
+      f.number('shutdowns_per_hour')
+    ),
+  acting: f => f.trans.__('A step is under way.'),
+  'retry-later': f => f.trans.__('The last attempt failed. The next one comes in %1.', f.span('wait_seconds')),
+  observing: f => f.trans.__('The guard only observes: nothing is ended.'),
+  asked: f => f.trans.__('%1 asked for it.', f.person('by')),
+  attended: f => f.trans.__('It is halted in the debugger, and somebody is connected.'),
+  'last-cell-failed': f =>
+    [
+      f.trans.__(
+        'Its last cell ended in an error, and what was saved of that error may hold the memory. In this order:'
+      ),
+      `1. ${f.trans.__('Run %1', FORGET_THE_ERROR)}`,
+      `2. ${f.trans.__('Empty the cache of the framework, such as with %1', 'torch.cuda.empty_cache()')}`,
+      `3. ${f.trans.__('Restart the kernel.')}`
+    ].join('\n'),
+  'run-ended': f =>
+    f.trans._n(
+      'No cell runs any more, but %1 process that it started holds %2 and computes %3. Stop it if the run is over.',
+      'No cell runs any more, but %1 processes that it started hold %2 and compute %3. Stop them if the run is over.',
+      f.number('processes'),
+      f.held('memory_bytes'),
+      f.percent('compute_percent')
+    ),
+  'left-behind': f => leftText(f.number('died') === 1, f.number('processes'), f.held('memory_bytes'), f.trans),
+  estimated: f =>
+    f.trans.__(
+      'That it is on this GPU is an estimate: the driver names processes that cannot be seen here. Nothing is ended on it unless the rule trusts estimates.'
+    ),
+  'sole-owner': f =>
+    f.trans.__(
+      'Its processes are not measured one by one. It is alone on the GPU, so the compute of the GPU stands in for it.'
+    ),
+  unwatched: f =>
+    f.trans.__(
+      'Nobody has looked at this TensorBoard for %1. The limit is %2.',
+      f.span('unwatched_seconds'),
+      f.span('unwatched_for_seconds')
+    ),
+  watched: f =>
+    f.trans.__(
+      'This TensorBoard was last looked at %1 ago. The limit is %2.',
+      f.span('unwatched_seconds'),
+      f.span('unwatched_for_seconds')
+    )
+};
+
+/** Code for a cell: IPython keeps the frames of the last error, and with them all that they name. */
+const FORGET_THE_ERROR = 'import sys, gc; sys.last_exc = sys.last_value = sys.last_traceback = None; gc.collect()';
+
+function unknownSentence(what: string, why: string, detail: string, trans: TranslationBundle): string {
+  switch (what) {
+    case 'memory':
+      return trans.__('Its GPU memory is not known: %1%2. What is not known never counts as idle.', why, detail);
+    case 'visitors':
+      return trans.__(
+        'Whether anybody looks at it is not known: %1%2. What is not known never counts as idle.',
+        why,
+        detail
+      );
+    default:
+      return trans.__('Its compute is not known: %1%2. What is not known never counts as idle.', why, detail);
+  }
+}
+
+/** What is held, in words that stand in a sentence. */
+export function heldText(amount: number | null, trans: TranslationBundle): string {
+  return amount === null ? trans.__('GPU memory (how much is not known)') : bytes(amount);
+}
+
+/** What processes of an earlier run still hold. `memory` is in words. */
+export function leftText(died: boolean, processes: number, memory: string, trans: TranslationBundle): string {
+  return died
+    ? trans._n(
+        'The kernel died; %1 process it had started holds %2.',
+        'The kernel died; %1 processes it had started hold %2.',
+        processes,
+        memory
+      )
+    : trans._n(
+        '%1 process left behind by an earlier run holds %2.',
+        '%1 processes left behind by an earlier run hold %2.',
+        processes,
+        memory
+      );
+}
+
+/**
+ * The sentence for one reason; its English text where we have no words for it. `estimated`: it is inferred that the
+ * holder is on the device at all, so the figures are marked.
+ */
+export function reasonText(reason: WireReason, now: number, language: ILanguage, estimated = false): string {
+  const sentence = (REASONS as Partial<Record<string, (facts: Facts) => string>>)[reason.code];
+  try {
+    return sentence?.(new Facts(reason.facts, now, language, estimated)) ?? reason.text;
+  } catch (error) {
+    if (error instanceof NoSuchFact) {
+      return reason.text;
+    }
+    throw error;
+  }
+}
+
+/** The sentences for `reasons`. Where one of them says that it is an estimate, the others are marked. */
+export function reasonTexts(
+  reasons: readonly WireReason[],
+  now: number,
+  language: ILanguage,
+  estimated = false
+): string[] {
+  const inferred = estimated || reasons.some(reason => reason.code === 'estimated');
+  return reasons.map(reason => reasonText(reason, now, language, inferred));
+}

@@ -1,0 +1,143 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { bytes, duration, moment } from './format';
+import type { ILanguage } from './language';
+import { labelOf } from './places';
+import { estimateText, marked, notKnown, reading } from './readings';
+import { reasonTexts } from './reasons';
+import { hasReason } from './standing';
+import type { WireHolder, WireProcess, WireReport } from './wire';
+import { protectionText } from './words';
+
+/** The argument behind a row, in sentences. */
+export interface IWhy {
+  readonly reasons: readonly string[];
+  readonly protections: readonly string[];
+  readonly unknowns: readonly string[];
+  readonly figures: readonly string[];
+  readonly processes: readonly string[];
+  readonly leftovers: readonly string[];
+}
+
+/** From this share of a device on, it is a pool that a framework reserves at once. */
+const POOL_SHARE = 0.7;
+
+/** Why `holder` is judged as it is, and what its figures rest on. */
+export function whyOf(holder: WireHolder, report: WireReport, now: number, language: ILanguage): IWhy {
+  const { trans } = language;
+  const { reasons, rule } = holder.verdict;
+  const processText = (process: WireProcess): string =>
+    trans.__(
+      'Process %1 on %2: %3, since %4',
+      process.pid,
+      placeText(process, report, trans),
+      marked(
+        reading(process.memory_bytes, process.memory_bytes_unknown, bytes, trans),
+        process.evidence === 'estimate',
+        trans
+      ).text,
+      moment(process.started_at, now, language)
+    );
+  const sentences = reasonTexts(reasons, now, language, holder.estimated);
+  if (holder.lease?.reason && !hasReason(holder, 'leased')) {
+    sentences.push(trans.__('Kept because: %1', holder.lease.reason));
+  }
+  return {
+    reasons: [...sentences, trans.__('Rule: %1.', rule)],
+    protections: holder.protections
+      .filter(code => !reasons.some(reason => reason.code === SAID_BY[code]))
+      .map(code => protectionText(code, trans)),
+    unknowns: unknownsOf(holder, trans),
+    figures: figuresOf(holder, report, trans),
+    processes: holder.holdings.flatMap(holding => holding.processes.map(processText)),
+    leftovers: leftoversOf(holder, processText, trans)
+  };
+}
+
+/** A protection is not told again where a reason already says so. */
+const SAID_BY: Partial<Record<string, string>> = {
+  leased: 'leased',
+  unknown: 'unknown-reading',
+  exempt: 'rule-keeps',
+  attended: 'attended',
+  estimated: 'estimated'
+};
+
+/** `GPU 0`, and by what way where that is not compute. */
+function placeText(process: WireProcess, report: WireReport, trans: TranslationBundle): string {
+  const device = labelOf(process.device, report);
+  const types = (process.type ?? 'C').split('+');
+  if (types.includes('M')) {
+    return trans.__('%1 (through the multi-process service)', device);
+  }
+  return types.includes('C') ? device : trans.__('%1 (graphics)', device);
+}
+
+/** What is not known, where no reason says so already. */
+function unknownsOf(holder: WireHolder, trans: TranslationBundle): string[] {
+  const told = (what: string): boolean =>
+    holder.verdict.reasons.some(reason => reason.code === 'unknown-reading' && reason.facts.what === what);
+  const unknowns: string[] = [];
+  if (holder.memory_bytes === null && !told('memory')) {
+    unknowns.push(trans.__('GPU memory: %1', notKnown(holder.memory_bytes_unknown, trans)));
+  }
+  if (holder.compute_percent === null && !told('compute')) {
+    unknowns.push(trans.__('Compute: %1', notKnown(holder.compute_percent_unknown, trans)));
+  }
+  return unknowns;
+}
+
+/** What the figures mean, and what they rest on where it is not the driver's word for each process. */
+function figuresOf(holder: WireHolder, report: WireReport, trans: TranslationBundle): string[] {
+  if (holder.holdings.length === 0) {
+    return [];
+  }
+  const lines = [
+    trans.__(
+      'Memory is what its processes reserve. How much of that is in use inside them cannot be seen from outside.'
+    )
+  ];
+  if (holder.holdings.some(holding => isPool(holding, report))) {
+    lines.push(
+      trans.__(
+        'This is most of the GPU. A framework that reserves it all at once keeps it for as long as the process lives: then only ending the process gives it back.'
+      )
+    );
+  }
+  if (holder.kind !== 'tensorboard' && (holder.idle_seconds ?? 0) >= 1 && !hasReason(holder, 'computing')) {
+    lines.push(trans.__('Last compute: at least %1 ago.', duration(holder.idle_seconds ?? 0, trans)));
+  }
+  if (holder.estimated && !hasReason(holder, 'estimated')) {
+    lines.push(estimateText(trans));
+  }
+  if (!hasReason(holder, 'sole-owner')) {
+    lines.push(
+      ...holder.holdings
+        .filter(holding => holding.evidence === 'sole-owner')
+        .map(({ device }) =>
+          trans.__('Compute on %1 is that of the whole device, on which it is alone.', labelOf(device, report))
+        )
+    );
+  }
+  return lines;
+}
+
+function isPool(holding: WireHolder['holdings'][number], report: WireReport): boolean {
+  const total = report.devices.find(device => device.uuid === holding.device)?.memory_total_bytes ?? 0;
+  return total > 0 && (holding.memory_bytes ?? 0) >= POOL_SHARE * total;
+}
+
+/** The processes left behind, and what a person can do about them. */
+function leftoversOf(
+  holder: WireHolder,
+  processText: (process: WireProcess) => string,
+  trans: TranslationBundle
+): string[] {
+  if (holder.leftovers.length === 0) {
+    return [];
+  }
+  const pids = [...new Set(holder.leftovers.map(process => process.pid))];
+  return [
+    ...holder.leftovers.map(processText),
+    trans.__('They are not charged to the present kernel. If nobody needs them: %1', `kill ${pids.join(' ')}`)
+  ];
+}
