@@ -20,7 +20,9 @@ LONGEST_PAUSE = 300.0
 _NEEDED = ("NVMLError", "nvmlInit", "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetProcessUtilization")
 
 SUCCESS, UNINITIALIZED, NOT_FOUND, DRIVER_NOT_LOADED = 0, 1, 6, 9
-LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND, LIB_RM_VERSION_MISMATCH = 12, 13, 18
+INSUFFICIENT_SIZE, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND, LIB_RM_VERSION_MISMATCH = 7, 12, 13, 18
+
+_MORE_TRIES = 3
 
 _WHY = {
     3: Why.NOT_SUPPORTED,
@@ -166,12 +168,15 @@ class NvmlLibrary:
         return Unknown(why, said)
 
     def _call(self, name: str, *arguments: Any) -> tuple[int | None, Any]:
-        if name in FIRST_LISTS:
-            code, answer = self._answer(partial(first_list, self._nvml, name), *arguments)
-        elif self.offers(name):
-            code, answer = self._answer(getattr(self._nvml, name), *arguments)
-        else:
+        if name not in FIRST_LISTS and not self.offers(name):
             return FUNCTION_NOT_FOUND, f"nvidia-ml-py has no {name}"
+        function = partial(first_list, self._nvml, name) if name in FIRST_LISTS else getattr(self._nvml, name)
+        code, answer = self._answer(function, *arguments)
+        for _ in range(_MORE_TRIES):
+            if code != INSUFFICIENT_SIZE:
+                break
+            # `pynvml` asks for the size first, and then somebody was born.
+            code, answer = self._answer(function, *arguments)
         if code in _TROUBLE_IN_ANY_CALL:
             raise TroubleError(_sentence(code, str(answer)))
         return code, answer
