@@ -163,6 +163,15 @@ def test_work_on_engines_that_only_the_newer_call_reports_is_compute(
         assert why(client(next_reading(nvml), idle).compute) is Why.DRIVER_ERROR
 
 
+def test_who_is_born_while_the_driver_is_asked_makes_nobody_unknown(
+    nvml: NvmlApart, driver: StandIn, busy_one: int
+) -> None:
+    """When there are more rows than there were a moment before, they are asked for once more."""
+    driver.fault("all born")
+    nvml.read()
+    assert settled(nvml, busy_one, lambda compute: compute == BUSY)
+
+
 def test_a_driver_that_never_had_the_newer_call_does_without(nvml: NvmlApart, driver: StandIn, idle: int) -> None:
     """There are no such engines then; one that answers "not supported" later has stopped to answer."""
     driver.fault("0 error NOT_SUPPORTED nvmlDeviceGetProcessesUtilizationInfo")
