@@ -96,7 +96,7 @@ class StandIn:
 class GpuProgram:
     """A real process that holds and computes as it is told: `run` executes Python in it, with `gpu` at hand.
 
-    Like every CUDA program it has libcuda loaded.
+    Like every CUDA program it has libcuda loaded. `prefix` is a command that runs a command.
     """
 
     _LOOP = (
@@ -112,9 +112,9 @@ class GpuProgram:
         "        print('done', flush=True)\n"
     )
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, prefix: tuple[str, ...] = ()) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-c", self._LOOP, str(build() / CUDA)],
+            [*prefix, sys.executable, "-c", self._LOOP, str(build() / CUDA)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -17,13 +17,25 @@ from jupyter_gpu_guard.protocols import DevicesSeen
 
 
 class NvmlApart:
-    """`Devices` over a pipe. `ahead` and `wall_ahead` are seconds by which its clocks run ahead of the real ones."""
+    """`Devices` over a pipe. `ahead` and `wall_ahead` are seconds by which its clocks run ahead of the real ones.
+
+    `namespaced` None: it looks for itself. `prefix` is a command that runs a command.
+    """
 
     simulated = False
 
-    def __init__(self, environment: dict[str, str], *, namespaced: bool = False, prelude: str = "") -> None:
+    def __init__(
+        self,
+        environment: dict[str, str],
+        *,
+        namespaced: bool | None = False,
+        prelude: str = "",
+        prefix: tuple[str, ...] = (),
+        **options: object,
+    ) -> None:
+        given = json.dumps({"namespaced": namespaced, "prelude": prelude, "options": options})
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.driver.apart", json.dumps({"namespaced": namespaced, "prelude": prelude})],
+            [*prefix, sys.executable, "-m", "tests.driver.apart", given],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -57,12 +69,12 @@ class NvmlApart:
         return pickle.loads(base64.b64decode(self._process.stdout.readline()))
 
 
-def _serve(*, namespaced: bool, prelude: str) -> None:
+def _serve(*, namespaced: bool | None, prelude: str, options: dict[str, Any]) -> None:
     from jupyter_gpu_guard.sources.nvml import NvmlDevices
 
     exec(prelude, {})
     now = ahead = wall_ahead = 0.0  # seconds; a clock that the machine's own wall clock cannot disturb
-    devices = NvmlDevices(lambda: now + ahead, lambda: now + ahead + wall_ahead, namespaced=namespaced)
+    devices = NvmlDevices(lambda: now + ahead, lambda: now + ahead + wall_ahead, namespaced=namespaced, **options)
     for line in sys.stdin:
         first, second, command, *rest = line.split()
         now, ahead, wall_ahead = time.monotonic(), float(first), float(second)

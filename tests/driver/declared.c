@@ -247,6 +247,7 @@ void read_faults(void) {
         fclose(file);
     }
     faults_seen = now;
+    scan_at = -1; /* clients may be called otherwise now */
 }
 
 bool fault_is_on(int scope, const char *name, const char *function, char argument[64]) {
