@@ -22,7 +22,7 @@ _NEEDED = ("NVMLError", "nvmlInit", "nvmlDeviceGetComputeRunningProcesses_v3", "
 SUCCESS, UNINITIALIZED, NOT_FOUND, DRIVER_NOT_LOADED = 0, 1, 6, 9
 INSUFFICIENT_SIZE, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND, LIB_RM_VERSION_MISMATCH = 7, 12, 13, 18
 
-_MORE_TRIES = 3
+_MORE_TRIES = 0
 
 _WHY = {
     3: Why.NOT_SUPPORTED,
@@ -150,6 +150,18 @@ class NvmlLibrary:
             return self._refused(question, code, str(answer))
         self._answered.add(question)
         return list(answer) if code is None else []
+
+    def release(self, name: str, what: Any) -> None:
+        """Give something back to the driver, as far as it takes it."""
+        self._answer(getattr(self._nvml, name), what)
+
+    def structure(self, name: str) -> Any:
+        """A new structure of `pynvml`, to be passed to one of its functions."""
+        return getattr(self._nvml, name)()
+
+    def refusal(self, code: int) -> Unknown | None:
+        """What an error code means that the driver gave inside an answer; None: no error."""
+        return None if code == SUCCESS else Unknown(_WHY.get(code, Why.DRIVER_ERROR), f"error {code}")
 
     def forget(self, handle: Any) -> None:
         """What the device of this handle supports may have changed."""

@@ -20,27 +20,39 @@ RING_SECONDS = 10.0
 SHORTEST_SECONDS = 0.5
 _CLOCK_STEP = 1.0
 _SLACK = 5.0
-_ENGINES = ("smUtil", "encUtil", "decUtil", "jpgUtil", "ofaUtil")
+_OTHER_ENGINES = ("encUtil", "decUtil", "jpgUtil", "ofaUtil")
 _FULL = 100
 
 
 @dataclass(frozen=True)
 class Computed:
-    """Percent by pid since the previous reading; `absent` is what holds for every process that is not named."""
+    """Percent by pid since the previous reading; `absent` is what holds for every process that is not named.
+
+    `others` is that of the engines for video and pictures, for those that are named.
+    """
 
     named: Mapping[int, Reading] = field(default_factory=dict)
     absent: Reading = 0
+    others: Mapping[int, Reading] = field(default_factory=dict)
 
     def of(self, pid: int) -> Reading:
         """Percent of this process."""
         return self.named.get(pid, self.absent)
+
+    def apart_from_compute(self, pid: int) -> Reading:
+        """Percent of this process on the engines for video and pictures."""
+        return self.others.get(pid, self.of(pid))
 
 
 def busiest(answers: Iterable[Computed]) -> Computed:
     """Join answers about different engines: the larger counts, and what one does not know is not known."""
     every = tuple(answers)
     pids = {pid for answer in every for pid in answer.named}
-    return Computed({pid: highest(a.of(pid) for a in every) for pid in pids}, highest(a.absent for a in every))
+    return Computed(
+        {pid: highest(a.of(pid) for a in every) for pid in pids},
+        highest(a.absent for a in every),
+        {pid: highest(a.apart_from_compute(pid) for a in every) for pid in pids},
+    )
 
 
 class SampleCursor:
@@ -68,7 +80,7 @@ class SampleCursor:
         rows = ask(self._newest)
         if isinstance(rows, Unknown):
             return Computed(absent=rows)
-        named, newest = self._sort(rows)
+        named, others, newest = self._sort(rows)
         furthest = self._newest + 1e6 * (monotonic - self._newest_seen_at + RING_SECONDS + _SLACK)
         if newest > furthest and self._newest > 0:
             self._newest, self._read_at = 0, None  # with such a stamp every later sample would look old
@@ -76,7 +88,7 @@ class SampleCursor:
         self._read_at, self._wall_at = monotonic, wall
         if newest > self._newest:
             self._newest, self._newest_seen_at = newest, monotonic
-        self._last = Computed(named) if doubt is None else Computed(absent=doubt)
+        self._last = Computed(named, others=others) if doubt is None else Computed(absent=doubt)
         return self._last
 
     def _doubt(self, monotonic: float, wall: float) -> Unknown | None:
@@ -89,13 +101,15 @@ class SampleCursor:
             return Unknown(Why.NOT_READ, "the clock was set, or the machine slept")
         return None
 
-    def _sort(self, rows: Iterable[Any]) -> tuple[dict[int, Reading], int]:
-        """Plausible rows by pid and the newest stamp among them. A pid with implausible rows alone is Unknown."""
+    def _sort(self, rows: Iterable[Any]) -> tuple[dict[int, Reading], dict[int, Reading], int]:
+        """Plausible rows by pid, those of other engines, and the newest stamp. Implausible rows alone are Unknown."""
         used: dict[int, Reading] = {}
+        others: dict[int, Reading] = {}
         implausible: dict[int, Reading] = {}
         newest = self._newest
         for row in rows:
-            percent = max(getattr(row, engine, 0) for engine in _ENGINES)
+            other = max(getattr(row, engine, 0) for engine in _OTHER_ENGINES)
+            percent = max(row.smUtil, other)
             if row.pid == 0:
                 continue
             if percent > _FULL or (row.timeStamp == 0 and percent > 0):
@@ -103,5 +117,6 @@ class SampleCursor:
                 implausible[row.pid] = Unknown(Why.IMPLAUSIBLE, said)
             elif row.timeStamp > self._newest:  # drivers also return rows that were seen before
                 used[row.pid] = highest((used.get(row.pid, 0), percent))
+                others[row.pid] = highest((others.get(row.pid, 0), other))
                 newest = max(newest, row.timeStamp)
-        return {**implausible, **used}, newest
+        return {**implausible, **used}, others, newest
