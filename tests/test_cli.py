@@ -228,6 +228,133 @@ def test_status_shows_what_the_report_says(serve) -> None:
     assert server.asked == [("/gpu-guard/api/v1/report", f"token {TOKEN}")]
 
 
+def a_holder(key: str, **changes: Any) -> dict[str, Any]:
+    """A holder as a server sends it: the warned notebook of `a_report`, with these differences."""
+    kind = key.partition(":")[0]
+    return {**a_report()["holders"][0], "owner": key, "kind": kind, **changes}
+
+
+def a_process(pid: int, gib: float | None) -> dict[str, Any]:
+    """A process on the one device."""
+    amount = None if gib is None else gib * 2**30
+    row = wire.WireProcess(pid=pid, started_at=NOON, device="GPU-0", memory_bytes=amount, compute_percent=0)
+    return row.model_dump(mode="json")
+
+
+def line_of(output: str, beginning: str) -> list[str]:
+    """The words of the line that begins like this, by columns."""
+    line = next(line for line in output.splitlines() if line.startswith(beginning))
+    return [column.strip() for column in line.split("  ") if column.strip()]
+
+
+def test_tensorboards_have_a_table_of_their_own(serve) -> None:
+    """Logs, port, starter, who looks, and what comes; under its own name, not that of the notebook that started it."""
+    board = {
+        "log_dir": "/runs/a",
+        "port": 6006,
+        "started_by": "kernel:k1",
+        "started_by_name": "train.ipynb",
+        "watchers": 0,
+        "unwatched_seconds": 300,
+        "duplicate": True,
+        "inside": False,
+    }
+    watched = {**board, "watchers": 1, "duplicate": False, "port": None, "started_by_name": None}
+    unseen = {**board, "watchers": None, "unwatched_seconds": None}
+    calm = {"action": "keep", "next_action": None, "stage": None, "rule": "default", "deadline": None, "reasons": []}
+    holders = [
+        a_holder("tensorboard:1", name="TensorBoard a", memory_bytes=0, board=board),
+        a_holder("tensorboard:2", name="TensorBoard b", memory_bytes=0, board=watched, verdict=calm),
+        a_holder("tensorboard:3", name="TensorBoard c", memory_bytes=0, board=unseen, verdict=calm),
+    ]
+    serve(report=(200, a_report(holders=holders)))
+    output = call("status").output
+    assert "\nTensorBoards\n" in output
+    assert "\nNotebooks\n" not in output
+    assert line_of(output, "TensorBoard a") == [
+        "TensorBoard a",
+        "tensorboard:1",
+        "/runs/a (shown by another one too)",
+        "6006",
+        "train.ipynb",
+        "5 min ago",
+        "0 B",
+        "shutdown in 12 min",
+    ]
+    assert line_of(output, "TensorBoard b") == ["TensorBoard b", "tensorboard:2", "/runs/a", "now", "0 B"]
+    assert line_of(output, "TensorBoard c")[-2:] == ["–", "0 B"]
+
+
+def test_terminals_have_a_table_of_their_own(serve) -> None:
+    """With how many processes would end with it; a dash where that is not known."""
+    holders = [
+        a_holder("terminal:1", name="Terminal 1", notebook=None, tree_size=3),
+        a_holder("terminal:2", name="Terminal 2", notebook=None, tree_size=None),
+    ]
+    serve(report=(200, a_report(holders=holders)))
+    output = call("status").output
+    assert "\nTerminals\n" in output
+    first = ["Terminal 1", "terminal:1", "3", "6.0 GiB", "0 %", "shutdown in 12 min"]
+    assert line_of(output, "Terminal 1") == first
+    assert line_of(output, "Terminal 2")[2] == "–"
+
+
+def test_what_an_earlier_run_has_left_behind_is_told(serve) -> None:
+    """How many processes, their sum and their pids, and that the kernel died; an unknown part makes no sum."""
+    left = [a_process(12, 1), a_process(9, 3)]
+    holders = [
+        a_holder("kernel:k1", leftovers=left, died=True),
+        a_holder("kernel:k2", notebook="other.ipynb", leftovers=[a_process(7, None)]),
+    ]
+    serve(report=(200, a_report(holders=holders)))
+    output = call("status").output
+    assert "work/train.ipynb: The kernel died; processes that it left behind (2) hold 4.0 GiB. Pid 9, 12." in output
+    assert "other.ipynb: An earlier run ended; processes that it left behind (1) hold –. Pid 7." in output
+
+
+def test_estimates_are_marked(serve) -> None:
+    """Each figure of such a holder, with what the mark means; nothing is marked otherwise."""
+    serve(report=(200, a_report(holders=[a_holder("kernel:k1", estimated=True), a_holder("kernel:k2", notebook="b")])))
+    output = call("status").output
+    assert line_of(output, "work/train.ipynb")[3:5] == ["≈ 6.0 GiB", "≈ 0 %"]
+    assert "≈ That it is on this GPU is an estimate" in output
+    assert "≈" not in " ".join(line_of(output, "b "))
+
+
+def test_mig_instances_stand_under_their_gpu(serve) -> None:
+    """Numbered within it; a device that sleeps says so; memory that nobody is listed for has a column."""
+    gpu = a_report()["devices"][0]
+    asleep = {
+        **gpu,
+        "uuid": "GPU-1",
+        "index": 1,
+        "state": "suspended",
+        "memory_used_bytes": None,
+        "memory_used_bytes_unknown": "suspended",
+    }
+    part = {**gpu, "uuid": "MIG-1", "mig": True, "part_of": "GPU-0", "memory_unattributed_bytes": 3 * 2**30}
+    alone = {**part, "uuid": "MIG-2", "index": 2, "part_of": "GPU-gone"}
+    serve(report=(200, a_report(devices=[gpu, asleep, part, alone])))
+    output = call("status").output
+    labels = [line.split(":")[0] for line in output.splitlines() if "Simulated H100" in line]
+    assert labels == ["0", "0 MIG 0", "1", "2"]
+    assert "(suspended)" in line_of(output, "1: ")[0]
+    assert line_of(output, "1: ")[1] == "– suspended"
+    assert line_of(output, "0 MIG 0: ")[3] == "3.0 GiB"
+
+
+def test_a_report_of_an_older_server_is_shown(serve) -> None:
+    """Without the fields that came later."""
+    report = a_report()
+    for row in (*report["holders"], *report["devices"]):
+        for name in ("estimated", "failed", "died", "tree_size", "board", "part_of"):
+            row.pop(name, None)
+    serve(report=(200, report))
+    result = call("status")
+    assert result.exit_code == 0
+    assert "work/train.ipynb" in result.output
+
+
 def test_unknown_is_shown_as_a_dash_with_its_reason(serve) -> None:
     """Never as 0."""
     serve()
@@ -509,6 +636,17 @@ def test_explain_finds_an_owner_or_a_notebook(serve, name: str) -> None:
     assert json.loads(call("explain", name, "--json").stdout) == {"explanations": [EXPLANATION]}
 
 
+def test_explain_tells_a_tensorboard_from_the_notebook_that_started_it(serve) -> None:
+    """Both have the notebook's path; each is found by what it is called."""
+    board = a_holder("tensorboard:1", name="TensorBoard a")
+    report = a_report(holders=[a_report()["holders"][0], board])
+    said = {"holder": board, "lines": ["Rule: default."]}
+    serve(report=(200, report), explain_kernel_k1=(200, EXPLANATION), explain_tensorboard_1=(200, said))
+    assert call("explain", "train.ipynb").output.startswith("work/train.ipynb (kernel:k1)\n")
+    assert "tensorboard" not in call("explain", "train.ipynb").output
+    assert call("explain", "TensorBoard a").output == "TensorBoard a (tensorboard:1)\n  Rule: default.\n"
+
+
 def test_explain_finds_a_notebook_by_its_path_from_here(serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a folder below the server's root the shell's own path works."""
     serve(explain_kernel_k1=(200, EXPLANATION))
@@ -523,7 +661,7 @@ def test_explain_names_what_there_is(serve) -> None:
     serve(explain_kernel_x=(404, {"message": "No kernel x here."}))
     result = call("explain", "nope.ipynb")
     assert result.exit_code == 1
-    assert "No notebook 'nope.ipynb' holds a GPU or has a kernel here; there are " in result.stderr
+    assert "Nothing called 'nope.ipynb' holds a GPU or has a kernel here; there are " in result.stderr
     assert "work/train.ipynb" in result.stderr
     result = call("explain", "kernel:x")
     assert (result.exit_code, result.stderr) == (1, "No kernel x here.\n")
@@ -623,7 +761,7 @@ def test_the_demo_starts_jupyterlab_on_simulated_or_real_devices(tmp_path: Path)
     assert "--LabApp.default_url=/lab/tree/gpu-guard-demo.ipynb" in line
     assert line[-1] == "--no-browser"
     line = command(tmp_path, policies, port=9, browser=True, simulated=False)
-    assert "--GpuGuard.devices=nvml" in line
+    assert "--GpuGuard.devices=auto" in line
     assert "--no-browser" not in line
     assert not any("simulated" in option for option in line)
 

@@ -72,7 +72,7 @@ def explain(wanted: str, server: str | None, *, as_json: bool) -> None:
     from jupyter_gpu_guard.running import NoAnswerError, NotFoundError  # noqa: PLC0415
 
     from .explaining import explanations  # noqa: PLC0415
-    from .tables import plain  # noqa: PLC0415
+    from .tables import name_of, plain  # noqa: PLC0415
 
     try:
         found = explanations(wanted, _servers(server, as_json=False))
@@ -83,7 +83,7 @@ def explain(wanted: str, server: str | None, *, as_json: bool) -> None:
         return
     for each in found:
         holder = each["holder"]
-        click.echo(f"{plain(holder['notebook'] or holder['name'])} ({plain(holder['owner'])})")
+        click.echo(f"{plain(name_of(holder))} ({plain(holder['owner'])})")
         for line in each["lines"]:
             click.echo(f"  {plain(line)}")
 

@@ -11,7 +11,7 @@ from jupyter_gpu_guard.running import NoAnswerError, NotFoundError, Server, ask
 
 
 def explanations(wanted: str, servers: Sequence[Server]) -> list[dict[str, Any]]:
-    """What the guards say about `wanted`, an owner or a notebook.
+    """What the guards say about `wanted`: an owner, a notebook, or the name of a terminal or TensorBoard.
 
     Raises NotFoundError or, if no server answers, NoAnswerError.
     """
@@ -37,16 +37,17 @@ def explanations(wanted: str, servers: Sequence[Server]) -> list[dict[str, Any]]
     if key:
         raise NotFoundError("\n".join(unknown))
     there = f"there are {', '.join(sorted(set(unknown)))}" if unknown else "there are none"
-    raise NotFoundError(f"No notebook {wanted!r} holds a GPU or has a kernel here; {there}.")
+    raise NotFoundError(f"Nothing called {wanted!r} holds a GPU or has a kernel here; {there}.")
 
 
-def _owners(notebook: str, server: Server, others: list[str]) -> list[str]:
-    """The owners whose notebook that is; the names of all others are added to `others`."""
+def _owners(wanted: str, server: Server, others: list[str]) -> list[str]:
+    """The owners that are called so; the names of all others are added to `others`."""
     report = ask(server, "report")
     owners = []
     for holder in report["holders"]:
-        path = holder["notebook"]
-        if path is not None and _is_same(notebook, path, server.root):
+        # A TensorBoard may be told by the notebook that started it, but is not that notebook.
+        path = holder["notebook"] if holder["kind"] == "kernel" else None
+        if _is_same(wanted, path, server.root) if path is not None else wanted == holder["name"]:
             owners.append(holder["owner"])
         else:
             others.append(path or holder["owner"])

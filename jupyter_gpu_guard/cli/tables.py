@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,8 +10,9 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from jupyter_gpu_guard.core.explain import memory, percent, span
+from jupyter_gpu_guard.core.explain import memory, percent, sentence, span
 from jupyter_gpu_guard.core.policy import Match, Policy, Rule
+from jupyter_gpu_guard.core.verdict import Code, Reason
 from jupyter_gpu_guard.quantities import say_duration
 
 UNWATCHED_WIDTH = 240  # columns when no person is looking: wide enough that no path is broken
@@ -31,12 +32,13 @@ def plain(text: object) -> str:
 
 
 def reading(row: Row, name: str) -> str:
-    """The amount under `name` in words, or a dash with its reason."""
+    """The amount under `name` in words, marked where it is an estimate, or a dash with its reason."""
     value = row[name]
     if value is None:
         why = str(row.get(f"{name}_unknown") or "").replace("-", " ")
         return f"– {plain(why)}".rstrip()
-    return memory(value) if name.endswith("_bytes") else percent(value)
+    text = memory(value) if name.endswith("_bytes") else percent(value)
+    return f"≈ {text}" if row.get("estimated") else text
 
 
 def _table(*columns: str, right: tuple[str, ...] = ()) -> Table:
@@ -52,9 +54,17 @@ def report_view(url: str, report: Row) -> RenderableType:
     parts += [Text(f"Not measured: {plain(gap['source'])}. {plain(gap['why'])}", "yellow") for gap in report["gaps"]]
     if fault := report["policy"]["fault"]:
         parts += [Text("The policy was not taken:", "red"), *(Text(f"  {plain(line)}") for line in fault.splitlines())]
-    for title, table in (("Devices", _devices(report)), ("Notebooks, terminals, boards", _holders(report))):
+    sections = (
+        ("Devices", _devices(report)),
+        ("Notebooks", _notebooks(report)),
+        ("TensorBoards", _boards(report)),
+        ("Terminals", _terminals(report)),
+    )
+    for title, table in sections:
         if table.row_count:
             parts += [Text(""), Text(title, "bold underline"), table]
+    if remarks := list(_remarks(report)):
+        parts += [Text(""), *(Text(plain(line)) for line in remarks)]
     if not report["holders"] and report["taken_at"] is not None:
         parts += [Text(""), Text("No notebook, terminal or TensorBoard of this server holds a GPU.")]
     if report["outcomes"]:
@@ -73,32 +83,56 @@ def _headline(url: str, report: Row) -> Text:
 
 
 def _outcome(done: Row) -> Text:
-    name, result = done["notebook"] or done["name"], "" if done["result"] == "done" else f" {done['result']}"
+    name, result = name_of(done), "" if done["result"] == "done" else f" {done['result']}"
     return Text(plain(f"{_clock(done['at'])}  {name}: {done['action']}{result}, {done['detail']}"))
 
 
+def name_of(row: Row) -> str:
+    """What people call it: a kernel by its notebook, everything else by its own name."""
+    is_kernel = str(row["owner"]).startswith("kernel:")
+    return str((row["notebook"] if is_kernel else None) or row["name"])
+
+
 def _devices(report: Row) -> Table:
-    table = _table("Device", "Used", "Of", "Compute", "Others hold", right=("Used", "Of", "Compute", "Others hold"))
+    right = ("Used", "Of", "Not listed", "Compute", "Others hold")
+    table = _table("Device", *right, right=right)
     others = {row["device"]: row for row in report["strangers"]}
-    for device in report["devices"]:
+    for device, label in _labelled(report["devices"]):
         state = "" if device["state"] == "ok" else f" ({plain(device['state'])})"
         stranger = others.get(device["uuid"])
         table.add_row(
-            f"{device['index']}: {plain(device['name'])}{state}",
+            f"{label}: {plain(device['name'])}{state}",
             reading(device, "memory_used_bytes"),
             reading(device, "memory_total_bytes"),
+            reading(device, "memory_unattributed_bytes"),
             reading(device, "compute_percent"),
             f"{reading(stranger, 'memory_bytes')} in {stranger['processes']}" if stranger else "",
         )
     return table
 
 
-def _holders(report: Row) -> Table:
+def _labelled(devices: Sequence[Row]) -> Iterator[tuple[Row, str]]:
+    """The devices by index, each MIG instance after its GPU, and what to call them: `0`, `0 MIG 1`."""
+    known = {device["uuid"] for device in devices}
+    for device in devices:
+        if device.get("part_of") in known:
+            continue
+        yield device, str(device["index"])
+        parts = [part for part in devices if part.get("part_of") == device["uuid"]]
+        for place, part in enumerate(sorted(parts, key=lambda part: int(part["index"]))):
+            yield part, f"{device['index']} MIG {place}"
+
+
+def _of_kind(kind: str, report: Row) -> Iterator[Row]:
+    return (holder for holder in report["holders"] if holder["kind"] == kind)
+
+
+def _notebooks(report: Row) -> Table:
     table = _table("Name", "Owner", "State", "Memory", "Compute", "Idle for", "What comes", right=("Memory", "Compute"))
-    for holder in report["holders"]:
+    for holder in _of_kind("kernel", report):
         idle = holder["idle_seconds"]
         table.add_row(
-            plain(holder["notebook"] or holder["name"]),
+            plain(name_of(holder)),
             plain(holder["owner"]),
             plain(holder["state"]),
             reading(holder, "memory_bytes"),
@@ -107,6 +141,71 @@ def _holders(report: Row) -> Table:
             _prospect(holder, report),
         )
     return table
+
+
+def _boards(report: Row) -> Table:
+    table = _table(
+        "Name", "Owner", "Logs", "Port", "Started by", "Looked at", "Memory", "What comes", right=("Memory",)
+    )
+    for holder in _of_kind("tensorboard", report):
+        board = holder.get("board") or {}
+        again = " (shown by another one too)" if board.get("duplicate") else ""
+        port = board.get("port")
+        table.add_row(
+            plain(name_of(holder)),
+            plain(holder["owner"]),
+            plain(board.get("log_dir") or "") + again,
+            "" if port is None else str(port),
+            plain(board.get("started_by_name") or ""),
+            _looked_at(board),
+            reading(holder, "memory_bytes"),
+            _prospect(holder, report),
+        )
+    return table
+
+
+def _looked_at(board: Row) -> str:
+    """Whether anybody looks at a TensorBoard, or how long ago somebody did; a dash for what is not known."""
+    watchers, unwatched = board.get("watchers"), board.get("unwatched_seconds")
+    if watchers:
+        return "now"
+    if unwatched is not None:
+        return f"{span(unwatched)} ago"
+    return "–" if watchers is None else "not now"
+
+
+def _terminals(report: Row) -> Table:
+    table = _table("Name", "Owner", "Processes", "Memory", "Compute", "What comes", right=("Memory", "Compute"))
+    for holder in _of_kind("terminal", report):
+        size = holder.get("tree_size")
+        table.add_row(
+            plain(name_of(holder)),
+            plain(holder["owner"]),
+            "–" if size is None else str(size),
+            reading(holder, "memory_bytes"),
+            reading(holder, "compute_percent"),
+            _prospect(holder, report),
+        )
+    return table
+
+
+def _remarks(report: Row) -> Iterator[str]:
+    """What no table has room for: what is left behind by whom, and what the mark of an estimate means."""
+    for holder in report["holders"]:
+        left = holder["leftovers"]
+        if not left:
+            continue
+        pids = sorted({row["pid"] for row in left})
+        amounts = [row["memory_bytes"] for row in left]
+        facts = {
+            "processes": len(pids),
+            "memory_bytes": None if None in amounts else sum(amounts),
+            "died": int(holder.get("died") or False),
+        }
+        numbers = ", ".join(map(str, pids))
+        yield f"{name_of(holder)}: {sentence(Reason(Code.LEFT_BEHIND, facts))} Pid {numbers}."
+    if any(holder.get("estimated") for holder in report["holders"]):
+        yield f"≈ {sentence(Reason(Code.ESTIMATED))}"
 
 
 def _prospect(holder: Row, report: Row) -> str:
