@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from .aside import Aside
-from .core.attribute import Attribution, attribute
-from .core.judge import Bench, judge, leased
+from .core.assess import Perceived, decide, perceive
+from .core.attribute import Attribution
+from .core.judge import leased
 from .core.ledger import Ledger, begin, review, settle
-from .core.limit import limit
 from .core.model import Gap, Holder, Instant, OwnerKey, Snapshot, is_known
 from .core.policy import Action, Mode, Policy
 from .core.verdict import Code, Lease, Notice, Outcome, Protection, Reason, Result, Verdict
-from .core.window import Windows, push
+from .core.window import Windows
 from .protocols import Clock, Enforcer, Leases
 
 RING = 10.0  # seconds for which the driver keeps its samples
@@ -35,6 +35,10 @@ class Observes(Protocol):
 
     async def observe(self, before: Attribution) -> Snapshot:
         """One Snapshot. `before` is what the previous one led to."""
+        ...
+
+    async def stirs(self) -> bool:
+        """Whether something begins: a cell, an owner. Asks no device."""
         ...
 
 
@@ -75,7 +79,11 @@ class Published:
 
 
 class Guard:
-    """Looks, judges and acts, tick by tick. All state is values; a restart loses only kindness owed to nobody."""
+    """Looks, judges and acts, tick by tick. All state is values; a restart loses only kindness owed to nobody.
+
+    It looks every `interval` seconds; while nobody is on any device, and no cell runs, every `resting_interval`.
+    `problems` are sentences of others that health shows too.
+    """
 
     def __init__(
         self,
@@ -87,6 +95,8 @@ class Guard:
         clock: Clock,
         policy: Policy,
         interval: float = 5.0,
+        resting_interval: float = 0.0,
+        problems: Callable[[], tuple[str, ...]] = tuple,
         log: logging.Logger | logging.LoggerAdapter[logging.Logger],
     ) -> None:
         self._observer = observer
@@ -95,7 +105,9 @@ class Guard:
         self._leases = leases
         self._clock = clock
         self._policy = policy
-        self._interval = interval
+        self._interval = self._pause = interval
+        self._resting_interval = resting_interval
+        self._problems = problems
         self._log = log
         self._read_leases: Aside[Mapping[OwnerKey, Lease]] = Aside(
             "leases", lambda: leases.active(clock.now().wall), RING
@@ -122,6 +134,22 @@ class Guard:
                 failing = True
             due = max(due + self._interval, loop.time())
             await asyncio.sleep(due - loop.time())
+            if (until := due + self._rest()) > due:
+                due = await self._sleep_lightly(until)
+
+    def _rest(self) -> float:
+        """Seconds for which there is nothing to see beyond the usual interval: nobody is on any device."""
+        seen = self.published.snapshot
+        is_quiet = seen is not None and not seen.clients and not seen.gaps and not self._acts
+        self._pause = max(self._interval, self._resting_interval) if is_quiet else self._interval
+        return self._pause - self._interval
+
+    async def _sleep_lightly(self, until: float) -> float:
+        """Wait until then, or until a cell runs somewhere. When it was, on the loop's clock."""
+        loop = asyncio.get_running_loop()
+        while (left := until - loop.time()) > 0 and not await self._observer.stirs():  # noqa: ASYNC110 - it is asked
+            await asyncio.sleep(min(left, self._interval))
+        return loop.time()
 
     async def close(self) -> None:
         """Bring acts under way to their end, quickly: what a kernel left behind would be nobody's afterwards."""
@@ -141,19 +169,12 @@ class Guard:
         snapshot = await self._observer.observe(self.published.attribution)
         leases, snapshot = await self._current_leases(snapshot)
         now = snapshot.taken_at
-        # With thousands of processes this takes a while: not on the event loop.
-        attribution = await asyncio.to_thread(attribute, snapshot, self.published.attribution.lineage)
         before = self.published
-        windows = push(before.windows, attribution.holders, now.monotonic, max(RING, 2 * self._interval))
-        bench = Bench(
-            policy=self._policy,
-            windows=windows,
-            leases={**leases, **self._pledged},
-            ledger=self._ledger,
-            devices={device.uuid: device for device in snapshot.devices},
-            now=now,
-        )
-        verdicts = limit(judge(attribution.holders, bench), self._ledger, self._policy.belts, now)
+        seen_before = Perceived(before.attribution, before.windows)
+        # With thousands of processes this takes a while: not on the event loop.
+        perceived = await asyncio.to_thread(perceive, snapshot, seen_before, max(RING, 2 * self._pause))
+        leases = {**leases, **self._pledged}  # also what was pledged meanwhile
+        verdicts = decide(snapshot, perceived, self._policy, leases, self._ledger)
         # What was seen of an owner while an act on it came to its end is out of date already.
         verdicts = tuple(
             replace(verdict, action=Action.KEEP, reasons=(Reason(Code.ACTING),)) if verdict.owner in acting else verdict
@@ -161,12 +182,12 @@ class Guard:
         )
         self._ledger = review(self._ledger, verdicts, now)
         self.published = replace(
-            before,
+            self.published,
             snapshot=snapshot,
-            attribution=attribution,
-            windows=windows,
+            attribution=perceived.attribution,
+            windows=perceived.windows,
             verdicts={verdict.owner: verdict for verdict in verdicts},
-            leases=bench.leases,
+            leases=leases,
             gaps_since=self._gaps_since(before, snapshot),
             ticks=before.ticks + 1,
         )
@@ -221,7 +242,7 @@ class Guard:
         """What the guard cannot do now, in sentences."""
         state = self.published
         gaps = tuple(gap.why for gap in state.snapshot.gaps) if state.snapshot else ("no tick has been completed yet",)
-        return (*gaps, *(fault for fault in (state.policy.fault, self._leases.problem) if fault))
+        return (*gaps, *(fault for fault in (state.policy.fault, self._leases.problem) if fault), *self._problems())
 
     def longest_keep(self, holder: Holder) -> timedelta:
         """How long a person may keep `holder`, by the rule that decides about it."""

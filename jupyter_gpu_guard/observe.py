@@ -51,6 +51,7 @@ class Observer:
         self._owners = owners
         self._deadline = deadline
         self._activity_every = activity_every
+        self._uses: frozenset[object] = frozenset()
         self._active: Mapping[OwnerKey, Activity] = {}
         self._active_at: float | None = None
         self._read_devices: Aside[DevicesSeen] = Aside("devices", devices.read, deadline)
@@ -91,6 +92,7 @@ class Observer:
             gaps.append(Gap("owners", f"the server's kernels gave no answer within {self._deadline:g} s"))
         except Exception as error:  # noqa: BLE001
             gaps.append(Gap("owners", f"the server's kernels could not be listed: {error}"))
+        self._uses = _uses(owners)
         snapshot = Snapshot(
             taken_at=taken_at,
             devices=seen.devices,
@@ -118,6 +120,17 @@ class Observer:
         """An extra look at the process table."""
         return await self._read_processes()
 
+    async def stirs(self) -> bool:
+        """Whether a cell runs or has run since the last Snapshot, an owner is new, or that cannot be told.
+
+        Asks no device.
+        """
+        try:
+            owners = await asyncio.wait_for(self._owners.read(), self._deadline)
+        except Exception:  # noqa: BLE001
+            return True
+        return any(owner.state.is_running_a_cell for owner in owners) or _uses(owners) != self._uses
+
     async def _with_insight(self, snapshot: Snapshot, before: Attribution) -> Snapshot:
         """`snapshot` with a closer look at the processes that matter."""
         marks: Mapping[ProcessKey, Mark] = {}
@@ -139,6 +152,10 @@ class Observer:
                 self._active = {}
                 gaps.append(Gap("activity", f"what processes do apart from GPUs could not be read: {error}"))
         return replace(snapshot, marks=marks, activity=self._active, gaps=(*snapshot.gaps, *gaps))
+
+
+def _uses(owners: tuple[Owner, ...]) -> frozenset[object]:
+    return frozenset((owner.key, owner.root, owner.used_at) for owner in owners)
 
 
 def _of_nobody(snapshot: Snapshot, before: Attribution) -> set[ProcessKey]:

@@ -58,6 +58,10 @@ class FakeObserver:
             owners=(Owner(KEY, "a.ipynb", ROOT, OwnerState.IDLE, "a.ipynb"),) if self.alive else (),
         )
 
+    async def stirs(self) -> bool:
+        """Nothing ever begins."""
+        return False
+
 
 class FakeEnforcer:
     """Warns at once; a shutdown looks for as long as `looking` is not set, asks, and takes until `over` is set."""

@@ -1,8 +1,9 @@
 """Whose process is it? Snapshot in, Holders and Strangers out. Pure.
 
 A process belongs to the nearest owner among its ancestors. What was attributed once is remembered by ProcessKey (the
-lineage), so that a worker whose parents have ended, or that moved to a session of its own, stays where it belongs.
-Everything else on a device is a stranger.
+lineage), so that a worker whose parents have ended, or that moved to a session of its own, stays where it belongs. Who
+slipped away before it was seen is known by what it has inherited in its environment (`core.marks`). Everything else on
+a device is a stranger.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
+from .marks import Marked
 from .model import (
+    Device,
     DeviceState,
     GpuClient,
     GpuProcess,
@@ -27,6 +30,7 @@ from .model import (
     Strangers,
     Unknown,
     Why,
+    is_known,
     total,
 )
 
@@ -58,7 +62,7 @@ def attribute(snapshot: Snapshot, lineage: Lineage) -> Attribution:
     A source that did not answer makes the holders it could have changed Unknown; it makes nobody a stranger or idle.
     """
     owners = _owners(snapshot, lineage)
-    kin = dict(lineage) if snapshot.missed("processes") else _kin(snapshot.processes, owners, lineage)
+    kin = dict(lineage) if snapshot.missed("processes") else _kin(snapshot, owners, lineage)
     identified = _identify(snapshot)
     blind = _blind(snapshot)
 
@@ -66,7 +70,7 @@ def attribute(snapshot: Snapshot, lineage: Lineage) -> Attribution:
     strange: dict[str, list[GpuClient]] = defaultdict(list)
     for client, process in identified:
         if process is not None and process.key in kin:
-            rows.append(GpuProcess(process.key, client.device, client.memory, client.compute, process.started_at))
+            rows.append(_row(client, process))
         elif not snapshot.missed("owners"):  # otherwise nobody knows who else is ours
             strange[client.device].append(client)
     rows += _on_lost_devices(snapshot, kin, {(row.key, row.device) for row in rows})
@@ -85,13 +89,16 @@ def attribute(snapshot: Snapshot, lineage: Lineage) -> Attribution:
         if charging is not None and charging.root == who.root:
             trees[charging.key].append(process_key)
 
+    alone = _alone(snapshot, charged, leftovers, strange)
     holders = tuple(
         Holder(
             owner=owner,
-            holdings=_holdings(charged[key]),
+            holdings=_holdings(charged[key], alone),
             tree=tuple(sorted(trees[key])),
             leftovers=tuple(sorted(leftovers[key], key=lambda row: (row.device, row.key))),
-            unknown=blind or (None if owner.root or owner.state is OwnerState.DEAD else Unknown(Why.NOT_LOCAL)),
+            unknown=blind or _elsewhere(owner),
+            cpu={each: snapshot.processes[each.pid].cpu for each in trees[key] if each.pid in snapshot.processes},
+            activity=snapshot.activity.get(key),
         )
         for key, owner in sorted(owners.items())
     )
@@ -109,9 +116,27 @@ def _owners(snapshot: Snapshot, lineage: Lineage) -> dict[OwnerKey, Owner]:
     return {owner.key: replace(owner, state=OwnerState.UNKNOWN) for owner in remembered.values()}
 
 
-def _kin(processes: Mapping[int, Process], owners: Mapping[OwnerKey, Owner], lineage: Lineage) -> dict[ProcessKey, Kin]:
+def _row(client: GpuClient, process: Process) -> GpuProcess:
+    return GpuProcess(
+        key=process.key,
+        device=client.device,
+        memory=client.memory,
+        compute=client.compute,
+        started_at=process.started_at,
+        type=client.type,
+        evidence=client.evidence,
+    )
+
+
+def _elsewhere(owner: Owner) -> Unknown | None:
+    """What an owner without a process of its own here holds is not known, unless it has ended."""
+    return None if owner.root or owner.state is OwnerState.DEAD else Unknown(Why.NOT_LOCAL)
+
+
+def _kin(snapshot: Snapshot, owners: Mapping[OwnerKey, Owner], lineage: Lineage) -> dict[ProcessKey, Kin]:
     """The owner of every living process that has one."""
-    family = _Family(processes, owners, lineage)
+    processes = snapshot.processes
+    family = _Family(snapshot, owners, lineage)
     found: dict[int, Kin | None] = {}  # by pid: within one table it names one process
     for process in processes.values():
         path: list[Process] = []
@@ -133,9 +158,10 @@ def _kin(processes: Mapping[int, Process], owners: Mapping[OwnerKey, Owner], lin
 class _Family:
     """Who a process belongs to, once that is known of its parent."""
 
-    def __init__(self, processes: Mapping[int, Process], owners: Mapping[OwnerKey, Owner], lineage: Lineage) -> None:
-        self._processes = processes
+    def __init__(self, snapshot: Snapshot, owners: Mapping[OwnerKey, Owner], lineage: Lineage) -> None:
+        self._processes = snapshot.processes
         self._owners = owners
+        self._marked = Marked(snapshot, owners)
         self._roots = {owner.root: owner for owner in owners.values() if owner.root is not None}
         self._lineage = lineage
 
@@ -149,8 +175,11 @@ class _Family:
         # A kernel leads a session of its own: whoever is in it came from there, even if the parents between have ended.
         leader = self._processes.get(process.session)
         if leader is not None and leader.key.start_ticks <= process.key.start_ticks:
-            return self._shown_by(leader)
-        return None
+            led = self._shown_by(leader)
+            if led is not None:
+                return led
+        found = self._marked.owner_of(process)
+        return None if found is None else Kin(*found)
 
     def _shown_by(self, process: Process) -> Kin | None:
         """The owner that this very process shows, apart from its ancestors."""
@@ -219,14 +248,46 @@ def _on_lost_devices(
                 yield GpuProcess(key, device, gone, gone, snapshot.processes[key.pid].started_at)
 
 
-def _holdings(rows: list[GpuProcess]) -> tuple[Holding, ...]:
+def _alone(
+    snapshot: Snapshot,
+    charged: Mapping[OwnerKey, list[GpuProcess]],
+    leftovers: Mapping[OwnerKey, list[GpuProcess]],
+    strange: Mapping[str, list[GpuClient]],
+) -> Mapping[str, Device]:
+    """The devices that measure only as a whole, and on which one owner is alone: there the whole is its own."""
+    users: dict[str, set[OwnerKey | None]] = defaultdict(set)
+    for key, rows in charged.items():
+        for row in rows:
+            users[row.device].add(key)
+    for row in (row for rows in leftovers.values() for row in rows):
+        users[row.device].add(None)
+    return {
+        device.uuid: device
+        for device in snapshot.devices
+        if is_known(device.overall)
+        and device.state is DeviceState.OK
+        and len(users[device.uuid]) == 1
+        and None not in users[device.uuid]
+        and not strange.get(device.uuid)
+    }
+
+
+def _holdings(rows: list[GpuProcess], alone: Mapping[str, Device]) -> tuple[Holding, ...]:
     by_device: dict[str, list[GpuProcess]] = defaultdict(list)
     for row in rows:
         by_device[row.device].append(row)
     return tuple(
-        Holding(device, tuple(sorted(processes, key=lambda row: row.key)))
+        Holding(device, tuple(sorted(processes, key=lambda row: row.key)), _stand_in(processes, alone.get(device)))
         for device, processes in sorted(by_device.items())
     )
+
+
+def _stand_in(processes: list[GpuProcess], device: Device | None) -> float | None:
+    """The device's figure, if some of its processes are not measured at all: anything else unknown stays unknown."""
+    unknown = [process.compute for process in processes if not is_known(process.compute)]
+    if device is None or not unknown or any(why.why is not Why.NOT_SUPPORTED for why in unknown):
+        return None
+    return device.overall if is_known(device.overall) else None
 
 
 def _devices_of(lineage: Lineage, key: ProcessKey) -> frozenset[str]:

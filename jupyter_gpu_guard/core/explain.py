@@ -82,6 +82,7 @@ _SENTENCES: dict[Code, Callable[[dict[str, Fact]], str]] = {
     Code.RETRY_LATER: lambda f: f"The last attempt failed; the next one comes in {span(f['wait_seconds'])}.",
     Code.OBSERVING: lambda _: "The guard only observes: nothing is ended.",
     Code.ASKED: lambda f: f"{f.get('by') or 'Somebody'} asked for it.",
+    Code.ATTENDED: lambda _: "It is halted in the debugger, and somebody is connected.",
     Code.LAST_CELL_FAILED: lambda _: (
         "Its last cell ended in an error, whose saved frames may hold the memory: run `import sys, gc; "
         "sys.last_exc = sys.last_value = sys.last_traceback = None; gc.collect()`, then empty the framework's cache, "

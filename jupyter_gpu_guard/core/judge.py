@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from .ledger import Case, Ledger
 from .model import Device, Holder, Instant, OwnerKey, OwnerState, is_known
 from .policy import Action, Mode, Policy, Rule, Stage
+from .remarks import is_judged_unwatched, limit_of, remarks, run_ended
 from .verdict import Code, Lease, Protection, Reason, Verdict
 from .window import Window, Windows
 
@@ -27,6 +28,13 @@ class Bench:
     now: Instant
 
 
+# States in which nothing goes on that a rule could be about.
+_AT_REST = frozenset({OwnerState.IDLE, OwnerState.STARTING, OwnerState.DEAD, OwnerState.UNKNOWN})
+
+# It is over its limits.
+_OVER = frozenset({Code.IDLE_TOO_LONG, Code.UNWATCHED})
+
+
 def judge(holders: tuple[Holder, ...], bench: Bench) -> tuple[Verdict, ...]:
     """One Verdict for each Holder, in the order of the holders."""
     return tuple(_judge_one(holder, bench) for holder in holders)
@@ -37,8 +45,16 @@ def protections(holder: Holder, rule: Rule, lease: Lease | None) -> tuple[Protec
     found = []
     if lease is not None:
         found.append(Protection.LEASED)
-    if holder.owner.state is OwnerState.EXECUTING:
+    if holder.state.is_running_a_cell or holder.owner.state is OwnerState.EXECUTING:
         found.append(Protection.EXECUTING)
+    if _is_attended(holder):
+        found.append(Protection.ATTENDED)
+    if holder.state is OwnerState.INPUT_BOUND:
+        found.append(Protection.BUSY)
+    if holder.state is OwnerState.SERVING:
+        found.append(Protection.SERVING)
+    if holder.estimated and not rule.trust_estimates:
+        found.append(Protection.ESTIMATED)
     if not is_known(holder.memory) or not is_known(holder.compute):
         found.append(Protection.UNKNOWN)
     if rule.keep:
@@ -70,11 +86,24 @@ def _judge_one(holder: Holder, bench: Bench) -> Verdict:
     )
     spared = _spared(holder, rule, bench.ledger.cases.get(owner.key), lease, window)
     if spared is not None:
-        return replace(verdict, reasons=(spared,))
+        return replace(verdict, reasons=(spared, *remarks(holder)))
+    assert window is not None  # noqa: S101  spared otherwise
     weighed = _weigh(verdict, holder, rule, case, bench.now)
-    if bench.policy.mode is Mode.OBSERVE and any(r.code is Code.IDLE_TOO_LONG for r in weighed.reasons):
-        return replace(weighed, reasons=(*weighed.reasons, Reason(Code.OBSERVING)))
-    return weighed
+    if weighed.reasons[0].code is Code.COMPUTING and (case is None or case.warned_at is None):
+        weighed = _with_hint(weighed, holder, rule, window, case)
+    reasons = (*weighed.reasons, *remarks(holder))
+    if bench.policy.mode is Mode.OBSERVE and any(r.code in _OVER for r in reasons):
+        reasons = (*reasons, Reason(Code.OBSERVING))
+    return replace(weighed, reasons=reasons)
+
+
+def _with_hint(verdict: Verdict, holder: Holder, rule: Rule, window: Window, case: Case | None) -> Verdict:
+    """`verdict`, with a word, once, about processes that compute although no cell has run for long."""
+    hint = run_ended(holder, rule, window)
+    if hint is None:
+        return verdict
+    told = case is not None and case.stages_done > 0
+    return replace(verdict, action=Action.KEEP if told else Action.WARN, reasons=(*verdict.reasons, hint), notice=None)
 
 
 def _spared(holder: Holder, rule: Rule, case: Case | None, lease: Lease | None, window: Window | None) -> Reason | None:
@@ -87,14 +116,28 @@ def _spared(holder: Holder, rule: Rule, case: Case | None, lease: Lease | None, 
         return Reason(Code.RULE_KEEPS, {"rule": rule.name})
     if lease is not None:
         return leased(lease)
+    if _is_attended(holder):
+        return Reason(Code.ATTENDED, {"state": holder.state.value})
+    if (unknown := _unknown(holder, rule, window)) is not None:
+        return unknown
+    return Reason(Code.NEVER, {"rule": rule.name}) if limit_of(holder, rule) is None else None
+
+
+def _unknown(holder: Holder, rule: Rule, window: Window | None) -> Reason | None:
+    """What is not known and would have to be."""
     for what, reading in (("memory", holder.memory), ("compute", holder.compute)):
         if not is_known(reading):
             return Reason(Code.UNKNOWN_READING, {"what": what, "why": reading.why.value, "detail": reading.detail})
     if window is None:
         return Reason(Code.UNKNOWN_READING, {"what": "compute", "why": "first-reading", "detail": ""})
-    if rule.idle.lasting is None:
-        return Reason(Code.NEVER, {"rule": rule.name})
+    if is_judged_unwatched(holder, rule) and holder.activity is None:
+        return Reason(Code.UNKNOWN_READING, {"what": "visitors", "why": "not-read", "detail": ""})
     return None
+
+
+def _is_attended(holder: Holder) -> bool:
+    """Whether somebody is at the debugger in which it is halted."""
+    return holder.state is OwnerState.BREAKPOINT and holder.owner.clients > 0
 
 
 def _weigh(verdict: Verdict, holder: Holder, rule: Rule, case: Case | None, now: Instant) -> Verdict:
@@ -102,9 +145,9 @@ def _weigh(verdict: Verdict, holder: Holder, rule: Rule, case: Case | None, now:
     memory, compute = holder.memory, holder.compute
     assert is_known(memory)  # noqa: S101  spared otherwise
     assert is_known(compute)  # noqa: S101
-    assert rule.idle.lasting is not None  # noqa: S101
-    idle, lasting = rule.idle, rule.idle.lasting.total_seconds()
-    if memory < idle.memory_above or memory <= 0:
+    idle, lasting, unwatched = rule.idle, limit_of(holder, rule), is_judged_unwatched(holder, rule)
+    assert lasting is not None  # noqa: S101
+    if (memory < idle.memory_above or memory <= 0) and not unwatched:
         facts = {"memory_bytes": memory, "memory_above_bytes": idle.memory_above}
         return replace(verdict, reasons=(Reason(Code.HOLDS_LITTLE, facts),))
     if compute >= idle.compute_below:
@@ -121,18 +164,21 @@ def _weigh(verdict: Verdict, holder: Holder, rule: Rule, case: Case | None, now:
         "compute_percent": compute,
         "compute_below_percent": idle.compute_below,
     }
+    watch = {"unwatched_seconds": idle_for, "unwatched_for_seconds": lasting}
     if idle_for < lasting:
         first = ladder[0] if ladder else None
         wait = lasting - idle_for + (first.after.total_seconds() if first else 0.0)
+        still = Reason(Code.WATCHED, watch) if unwatched else Reason(Code.IDLE_NOT_LONG, evidence)
         return replace(
             verdict,
-            reasons=(Reason(Code.IDLE_NOT_LONG, evidence), *cut),
+            reasons=(still, *cut),
             stage=0 if first else None,
             next_action=first.do if first else None,
             deadline=now.monotonic + wait if first else None,
         )
 
-    reasons = (Reason(Code.IDLE_TOO_LONG, evidence), *cut)
+    over_long = Reason(Code.UNWATCHED, watch) if unwatched else Reason(Code.IDLE_TOO_LONG, evidence)
+    reasons = (over_long, *cut)
     index = case.stages_done if case is not None else 0
     if index >= len(ladder):
         return replace(verdict, reasons=(*reasons, Reason(Code.LADDER_DONE)))
@@ -157,12 +203,17 @@ def _weigh(verdict: Verdict, holder: Holder, rule: Rule, case: Case | None, now:
 
 
 def _ladder(holder: Holder, rule: Rule) -> tuple[tuple[Stage, ...], tuple[Reason, ...]]:
-    """The rungs that may be used: unless the rule names the state, all but an idle owner is only ever warned."""
-    state = holder.owner.state
-    if state is OwnerState.IDLE or rule.match.state is state:
+    """The rungs that may be used: unless the rule names the state, all but an idle owner is only ever warned.
+
+    Nor does anything more follow where it is only inferred that it is on a device, unless the rule trusts that.
+    """
+    state = holder.state
+    named = state is OwnerState.IDLE or rule.match.state is state
+    trusted = rule.trust_estimates or not holder.estimated
+    if named and trusted:
         return rule.ladder, ()
     harmless = tuple(stage for stage in rule.ladder if not stage.do.loses_work)
-    return harmless, (Reason(Code.STATE_WARNS_ONLY, {"state": state.value}),)
+    return harmless, () if named else (Reason(Code.STATE_WARNS_ONLY, {"state": state.value}),)
 
 
 def _last_warning(before: tuple[Stage, ...], otherwise: int) -> int:
@@ -185,7 +236,7 @@ def _loss_at(stages: tuple[Stage, ...], rule: Rule, case: Case | None, over: flo
 
 
 def _idle_for(holder: Holder, rule: Rule, window: Window | None) -> float | None:
-    """Seconds idle under the thresholds of `rule`. While a cell runs, the processes that it starts are no use of it."""
+    """Seconds idle under the thresholds of `rule`. While a cell runs, what its processes do is no use of it."""
     if window is None or not is_known(holder.compute) or not is_known(holder.memory):
         return None
-    return window.idle_for(rule.idle.compute_below, also_new=holder.owner.state is not OwnerState.EXECUTING)
+    return window.idle_for(rule.idle.compute_below, at_rest=holder.state in _AT_REST)

@@ -18,7 +18,9 @@ FIRST_RETRY = 60.0
 _DOUBLINGS = 6  # reach an hour
 
 # A holder kept for one of these reasons is still over its limits: its Case stays open.
-_STILL_OPEN = frozenset({Code.NOTICE_RUNNING, Code.LADDER_DONE, Code.BELT, Code.ACTING, Code.RETRY_LATER})
+_STILL_OPEN = frozenset(
+    {Code.NOTICE_RUNNING, Code.LADDER_DONE, Code.BELT, Code.ACTING, Code.RETRY_LATER, Code.RUN_ENDED}
+)
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def review(ledger: Ledger, verdicts: Iterable[Verdict], now: Instant) -> Ledger:
     for verdict in verdicts:
         case = ledger.case_of(verdict.owner, verdict.root)
         if verdict.action is Action.KEEP:
-            if case is not None and any(reason.code in _STILL_OPEN for reason in verdict.reasons):
+            if case is not None and _stays_open(case, verdict):
                 cases[verdict.owner] = _moved(case, verdict, now)
             continue
         opened = case or Case(verdict.owner, verdict.root, verdict.rule, now.monotonic)
@@ -80,6 +82,12 @@ def review(ledger: Ledger, verdicts: Iterable[Verdict], now: Instant) -> Ledger:
             cases.setdefault(owner, case)
     recent = tuple(at for at in ledger.shutdowns_at if at > now.monotonic - HOUR)
     return replace(ledger, cases=cases, shutdowns_at=recent)
+
+
+def _stays_open(case: Case, verdict: Verdict) -> bool:
+    """Whether the holder is still over its limits; a hint that was given stands for as long as it holds true."""
+    codes = {reason.code for reason in verdict.reasons}
+    return bool(codes & _STILL_OPEN) or (Code.RUN_ENDED in codes and case.warned_at is None)
 
 
 def begin(ledger: Ledger, verdict: Verdict, now: Instant) -> Ledger:

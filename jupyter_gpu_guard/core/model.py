@@ -248,8 +248,9 @@ class Owner:
 
     `root` is the process it started with (None: it runs elsewhere, or is not yet seen). A restart gives a new root.
     `used_at` is the monotonic time of the last sign of use by a person: the end of the last cell they ran, or a line of
-    input. `own_ports` are TCP ports by which Jupyter itself talks to it. `failed`: its last cell ended in an error.
-    `died`: the process before the present one ended by itself, and nobody had asked for a restart.
+    input. `own_ports` are TCP ports by which Jupyter itself talks to it. `clients` is how many pages are connected.
+    `failed`: its last cell ended in an error. `died`: the process before the present one ended by itself, and nobody
+    had asked for a restart.
     """
 
     key: OwnerKey
@@ -261,6 +262,7 @@ class Owner:
     started_at: datetime | None = None
     used_at: float | None = None
     own_ports: frozenset[int] = frozenset()
+    clients: int = 0
     failed: bool = False
     died: bool = False
     board: Board | None = None

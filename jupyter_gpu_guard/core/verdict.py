@@ -34,6 +34,7 @@ class Code(str, Enum):
     RETRY_LATER = "retry-later"
     OBSERVING = "observing"
     ASKED = "asked"  # a person pressed the button
+    ATTENDED = "attended"  # halted in the debugger, with somebody connected
     LAST_CELL_FAILED = "last-cell-failed"  # the saved frames of its error may hold the memory
     RUN_ENDED = "run-ended"  # no cell runs, and yet processes that it started compute
     LEFT_BEHIND = "left-behind"  # processes of an earlier run hold memory

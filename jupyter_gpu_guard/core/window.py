@@ -11,12 +11,19 @@ compute is the latest peak of at least t. This is exact for every threshold, and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 
-from .model import Holder, OwnerKey, ProcessKey, Reading, is_known
+from .model import Activity, Holder, OwnerKey, OwnerKind, ProcessKey, Reading, is_known
 
 MINUTE = 60.0
+HOUR = 3600.0
+
+# More than so much within the last minute is work, and not just being alive: a tenth of a core, a MiB a second.
+BUSY_CPU_SECONDS = 6.0
+BUSY_BYTES = 60 * 2**20
+
+QUIET_BELOW = 1.0  # percent
 
 
 @dataclass(frozen=True)
@@ -37,10 +44,21 @@ class Span:
 
 
 @dataclass(frozen=True)
+class Effort:
+    """What the tree did apart from GPUs between two readings, up to monotonic time `until`."""
+
+    until: float
+    cpu_seconds: float
+    bytes: float
+
+
+@dataclass(frozen=True)
 class Window:
     """What was seen of one Holder without a gap, from `began` to `at` (monotonic seconds).
 
-    `used_at`: the end of the last cell. `grown_at`: when a new process was last seen in the tree.
+    `used_at`: the end of the last cell, or the last visit to a TensorBoard. `grown_at`: when a new process was last
+    seen in the tree. `busy_at`: when the processes last used the CPU, disk or network. `visited_at`: when somebody was
+    last seen at a port of theirs. `quiet_at`: the last reading without compute worth mentioning.
     """
 
     root: ProcessKey | None
@@ -52,20 +70,36 @@ class Window:
     grown_at: float | None = None
     peaks: tuple[Peak, ...] = ()
     recent: tuple[Span, ...] = ()
+    efforts: tuple[Effort, ...] = ()
+    busy_at: float | None = None
+    visited_at: float | None = None
+    quiet_at: float | None = None
+    cpu: Mapping[ProcessKey, float] = field(default_factory=dict)
+    activity: Activity | None = None
 
-    def idle_for(self, compute_below: float, *, also_new: bool = True) -> float:
+    @property
+    def is_busy(self) -> bool:
+        """Whether the processes used the CPU, disk or network within the last minute."""
+        return self.busy_at == self.at
+
+    @property
+    def is_visited(self) -> bool:
+        """Whether somebody was seen at a port of theirs within the last hour."""
+        return self.visited_at is not None and self.at - self.visited_at <= HOUR
+
+    def idle_for(self, compute_below: float, *, at_rest: bool = True) -> float:
         """Seconds seen without compute of `compute_below` percent or more and without use, up to the last reading.
 
-        With `also_new`, a new process in the tree is a use too, and not only the end of a cell.
+        `at_rest`: no cell runs, and nothing else is in the way. Then a new process in the tree, a visitor, and work on
+        the CPU are uses too, and not only the end of a cell. Otherwise they are what is being judged.
         """
         since = self.began
         for peak in self.peaks:  # percent falls and time rises along the staircase
             if peak.percent < compute_below:
                 break
             since = max(since, peak.until)
-        for use in (self.used_at, self.grown_at if also_new else None):
-            if use is not None:
-                since = max(since, use)
+        uses = (self.used_at, self.grown_at, self.busy_at, self.visited_at) if at_rest else (self.used_at,)
+        since = max(since, *(use for use in uses if use is not None), self.began)
         return max(0.0, self.at - since) if compute_below > 0 else 0.0
 
     def minute_mean(self) -> Reading:
@@ -94,7 +128,16 @@ def push(windows: Windows, holders: tuple[Holder, ...], now: float, longest_span
             following[holder.owner.key] = _extend(window, holder, compute, now)
         else:
             following[holder.owner.key] = Window(
-                holder.owner.root, now, now, compute, frozenset(holder.tree), holder.owner.used_at
+                root=holder.owner.root,
+                began=now,
+                at=now,
+                compute=compute,
+                tree=frozenset(holder.tree),
+                used_at=holder.owner.used_at,
+                visited_at=now if _has_visitors(holder) else None,
+                quiet_at=now if compute < QUIET_BELOW else None,
+                cpu=holder.cpu,
+                activity=holder.activity,
             )
     return following
 
@@ -106,8 +149,16 @@ def _extend(window: Window, holder: Holder, compute: float, now: float) -> Windo
     if both_ends > 0:
         peaks = (*(peak for peak in peaks if peak.percent > both_ends), Peak(both_ends, now))
     tree = frozenset(holder.tree)
+    visited_at = now if _has_visitors(holder) else window.visited_at
     uses = [at for at in (window.used_at, holder.owner.used_at) if at is not None]
+    if visited_at is not None and holder.owner.key.kind is OwnerKind.TENSORBOARD:
+        uses.append(visited_at)
     recent = (*(span for span in window.recent if span.end > now - MINUTE), Span(window.at, now, compute))
+    efforts = (*(effort for effort in window.efforts if effort.until > now - MINUTE), _effort(window, holder, now))
+    is_busy = (
+        sum(effort.cpu_seconds for effort in efforts) >= BUSY_CPU_SECONDS
+        or sum(effort.bytes for effort in efforts) >= BUSY_BYTES
+    )
     return Window(
         root=window.root,
         began=window.began,
@@ -118,7 +169,30 @@ def _extend(window: Window, holder: Holder, compute: float, now: float) -> Windo
         grown_at=now if tree - window.tree else window.grown_at,
         peaks=peaks,
         recent=recent,
+        efforts=efforts,
+        busy_at=now if is_busy else window.busy_at,
+        visited_at=visited_at,
+        quiet_at=now if compute < QUIET_BELOW else window.quiet_at,
+        cpu=holder.cpu,
+        activity=holder.activity,
     )
+
+
+def _has_visitors(holder: Holder) -> bool:
+    return holder.activity is not None and holder.activity.visitors > 0
+
+
+def _effort(window: Window, holder: Holder, now: float) -> Effort:
+    """What was done since the reading before. Of a process that is new, all that it has done so far."""
+    before, after = window.activity, holder.activity
+    moved = 0.0
+    if before is not None and after is not None and after is not before:
+        moved = _grown(before.io, after.io)
+    return Effort(now, _grown(window.cpu, holder.cpu), moved)
+
+
+def _grown(before: Mapping[ProcessKey, float], after: Mapping[ProcessKey, float]) -> float:
+    return sum(max(0.0, amount - before.get(key, 0.0)) for key, amount in after.items())
 
 
 def minute_compute(window: Window | None, holder: Holder) -> Reading:

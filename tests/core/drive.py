@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from jupyter_gpu_guard.core.attribute import Attribution, Lineage, attribute
-from jupyter_gpu_guard.core.judge import Bench, judge
+from jupyter_gpu_guard.core.assess import Perceived, decide, perceive
+from jupyter_gpu_guard.core.attribute import Attribution
 from jupyter_gpu_guard.core.ledger import Ledger, begin, review, settle
-from jupyter_gpu_guard.core.limit import limit
 from jupyter_gpu_guard.core.model import Holder, Instant, OwnerKey, ProcessKey, Snapshot
 from jupyter_gpu_guard.core.policy import Action, Policy, Rule
 from jupyter_gpu_guard.core.verdict import Lease, Notice, Result, Verdict
-from jupyter_gpu_guard.core.window import Windows, push
 
 from .build import notice_of, outcome, policy
 
@@ -42,8 +40,7 @@ class Act:
 class State:
     """All that a guard carries from one tick to the next. A restart is `State()`."""
 
-    lineage: Lineage = field(default_factory=dict)
-    windows: Windows = field(default_factory=dict)
+    perceived: Perceived = field(default_factory=Perceived)
     ledger: Ledger = field(default_factory=Ledger)
     under_way: tuple[Act, ...] = ()
 
@@ -70,18 +67,11 @@ def tick(
     """One round: attribute, push, judge, limit, review, act, settle. A shutdown is settled `takes` seconds later."""
     now = seen.taken_at
     state = _settled(state, now, takes)
-    attribution = attribute(seen, state.lineage)
-    windows = push(state.windows, attribution.holders, now.monotonic, LONGEST_SPAN)
-    bench = Bench(
-        policy=ruled,
-        windows=windows,
-        leases={promise.owner: promise for promise in leases if promise.until >= now.wall},
-        ledger=state.ledger,
-        devices={found.uuid: found for found in seen.devices},
-        now=now,
-    )
-    verdicts = limit(judge(attribution.holders, bench), state.ledger, ruled.belts, now)
-    state = replace(state, lineage=attribution.lineage, windows=windows, ledger=review(state.ledger, verdicts, now))
+    held = {promise.owner: promise for promise in leases if promise.until >= now.wall}
+    perceived = perceive(seen, state.perceived, LONGEST_SPAN)
+    verdicts = decide(seen, perceived, ruled, held, state.ledger)
+    state = replace(state, perceived=perceived, ledger=review(state.ledger, verdicts, now))
+    attribution = perceived.attribution
     holders = {held.owner.key: held for held in attribution.holders}
     acts = []
     for verdict in verdicts:

@@ -38,6 +38,7 @@ FACTS: dict[Code, dict[str, Fact]] = {
     Code.RETRY_LATER: {"wait_seconds": 60},
     Code.OBSERVING: {},
     Code.ASKED: {"by": "ada"},
+    Code.ATTENDED: {"state": "at-breakpoint"},
     Code.LAST_CELL_FAILED: {},
     Code.RUN_ENDED: {"processes": 3, "memory_bytes": 24 * GIB, "compute_percent": 100.0},
     Code.LEFT_BEHIND: {"processes": 4, "memory_bytes": 4 * GIB, "died": 1},
@@ -55,7 +56,7 @@ def test_every_code_has_a_sentence(code: Code) -> None:
     assert said[0].isupper() or said.startswith("ada ")
     assert said.endswith(".")
     for word in FACTS[code].values():
-        assert not isinstance(word, str) or word in said or code is Code.NOT_LOCAL
+        assert not isinstance(word, str) or word in said or code in (Code.NOT_LOCAL, Code.ATTENDED)
 
 
 def test_every_reason_that_judge_gives_has_a_sentence() -> None:

@@ -42,11 +42,11 @@ def watch(*readings: Seen) -> Window | None:
     return windows.get(owner("a").key)
 
 
-def idle(*readings: Seen, below: float = 5.0, also_new: bool = True) -> float:
+def idle(*readings: Seen, below: float = 5.0, at_rest: bool = True) -> float:
     """Seconds idle after all `readings`."""
     window = watch(*readings)
     assert window is not None
-    return window.idle_for(below, also_new=also_new)
+    return window.idle_for(below, at_rest=at_rest)
 
 
 def test_the_first_reading_proves_nothing() -> None:
@@ -99,7 +99,7 @@ def test_a_restarted_kernel_starts_with_clean_clocks() -> None:
     """A new root is a new Window."""
     assert idle(Seen(0), Seen(5), Seen(10, root=160)) == 0
     assert idle(Seen(0), Seen(5), Seen(10, root=160), Seen(15, root=160)) == 5
-    assert idle(Seen(0), Seen(5), Seen(10, root=160), also_new=False) == 0
+    assert idle(Seen(0), Seen(5), Seen(10, root=160), at_rest=False) == 0
 
 
 def test_work_of_an_earlier_root_is_not_shown_for_the_new_one() -> None:
@@ -112,7 +112,7 @@ def test_work_of_an_earlier_root_is_not_shown_for_the_new_one() -> None:
 def test_the_end_of_a_cell_resets_the_clock() -> None:
     """Idle time is counted from the last use, also when it came between two readings."""
     assert idle(Seen(0), Seen(5), Seen(10, used_at=7), Seen(15, used_at=7)) == 8
-    assert idle(Seen(0), Seen(5), Seen(10, used_at=7), Seen(15, used_at=7), also_new=False) == 8
+    assert idle(Seen(0), Seen(5), Seen(10, used_at=7), Seen(15, used_at=7), at_rest=False) == 8
 
 
 def test_a_use_is_not_forgotten_when_the_source_forgets_it() -> None:
@@ -130,7 +130,7 @@ def test_a_new_process_in_the_tree_resets_the_clock() -> None:
     """Unless that is not asked for. A process that ends does not."""
     born = (Seen(0), Seen(5), Seen(10, children=(101,)), Seen(15, children=(101,)))
     assert idle(*born) == 5
-    assert idle(*born, also_new=False) == 15
+    assert idle(*born, at_rest=False) == 15
     assert idle(Seen(0, children=(101,)), Seen(5), Seen(10)) == 10
 
 
