@@ -134,9 +134,9 @@ def devices(source: Devices | None = None, *, expected: bool | None = None) -> I
     """
     name = "devices"
     if source is None:
-        from .sources.nvml import NvmlDevices  # noqa: PLC0415 - only needed here
+        from .sources.several import every_device  # noqa: PLC0415 - only needed here
 
-        source = NvmlDevices()
+        source = every_device()
     if expected is None:
         expected = Path("/dev/nvidiactl").exists()
     seen = _read_twice(source)

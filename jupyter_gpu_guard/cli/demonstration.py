@@ -32,7 +32,7 @@ def run(folder: Path, *, port: int, browser: bool, extra: Sequence[str], say: Ca
             f"The demo notebooks cannot be put in {folder} ({error.strerror}): give --dir another folder"
         ) from None
     if simulated:
-        say("No NVIDIA driver here: the GPUs of this demo are simulated.")
+        say("No GPU driver here: the GPUs of this demo are simulated.")
         say("Run the notebook, watch the sidebar, then do nothing: it is warned after about 20 s and ended 30 s later.")
     else:
         say("The GPUs are real: the demo shows what it would do, and ends nothing.")
@@ -44,9 +44,9 @@ def run(folder: Path, *, port: int, browser: bool, extra: Sequence[str], say: Ca
 
 def has_real_devices() -> bool:
     """Whether a driver answers with at least one device."""
-    from jupyter_gpu_guard.sources.nvml import NvmlDevices  # noqa: PLC0415
+    from jupyter_gpu_guard.sources.several import every_device  # noqa: PLC0415
 
-    devices = NvmlDevices()
+    devices = every_device()
     try:
         return bool(devices.read().devices)
     finally:
@@ -68,7 +68,7 @@ def command(folder: Path, policies: list[Path], *, port: int, browser: bool, sim
         "ServerApp.root_dir": str(root),
         "ServerApp.port": str(port),
         "LabApp.default_url": f"/lab/tree/{NOTEBOOKS[0]}",
-        "GpuGuard.devices": "simulated" if simulated else "nvml",
+        "GpuGuard.devices": "simulated" if simulated else "auto",
         "GpuGuard.sample_interval": "1",
     }
     if simulated:

@@ -24,9 +24,11 @@ from jupyter_gpu_guard.guard import Guard
 from jupyter_gpu_guard.kernel.simulated_gpu import VARIABLE
 from jupyter_gpu_guard.leases import FileLeases
 from jupyter_gpu_guard.observe import Observer
+from jupyter_gpu_guard.sources.drm import DrmDevices
 from jupyter_gpu_guard.sources.kernels import KernelOwners
 from jupyter_gpu_guard.sources.nvml import NvmlDevices
 from jupyter_gpu_guard.sources.procfs import ProcfsProcesses
+from jupyter_gpu_guard.sources.several import every_device
 from jupyter_gpu_guard.sources.simulated import SimulatedDevices, prepare
 
 from .handlers import ROUTES
@@ -95,10 +97,10 @@ class GpuGuard(ExtensionApp):
     ).tag(config=True)
 
     devices = Enum(
-        ["auto", "nvml", "simulated"],
+        ["auto", "nvml", "drm", "simulated"],
         default_value="auto",
-        help="""Where GPUs are looked for: `auto` and `nvml` ask the NVIDIA driver; `simulated` makes GPUs up, for
-        trying things out.""",
+        help="""Where GPUs are looked for: `nvml` asks the NVIDIA driver, `drm` the kernel's drivers for AMD and Intel,
+        `auto` both; `simulated` makes GPUs up, for trying things out.""",
     ).tag(config=True)
 
     simulated_directory = Unicode(
@@ -205,8 +207,12 @@ class GpuGuard(ExtensionApp):
             source.close()
 
     def _make_devices(self) -> Devices:
-        if self.devices != "simulated":
+        if self.devices == "nvml":
             return NvmlDevices()
+        if self.devices == "drm":
+            return DrmDevices()
+        if self.devices == "auto":
+            return every_device()
         directory = Path(self.simulated_directory or os.environ.get(VARIABLE) or _temporary_folder())
         prepare(directory)
         os.environ[VARIABLE] = str(directory)  # so that kernels know where to declare what they hold

@@ -69,8 +69,8 @@ class DrmCards:
 
     def _card(self, card: Path, index: int, taken: set[str]) -> Card | None:
         place = card / "device"
-        said = dict(line.partition("=")[::2] for line in _text(place / "uevent").splitlines())
-        driver, pdev = said.get("DRIVER", ""), said.get("PCI_SLOT_NAME", "").lower()
+        said = dict(line.partition("=")[::2] for line in _text(place / "uevent").lower().splitlines())
+        driver, pdev = said.get("driver", ""), said.get("pci_slot_name", "")
         if driver not in DRIVERS or not pdev:
             return None
         asleep = _text(place / "power/runtime_status").strip() == "suspended"
@@ -81,7 +81,7 @@ class DrmCards:
         device = Device(
             uuid=f"DRM-{pdev}" if uuid in taken else uuid,
             index=index,
-            name=self._name(place, said.get("PCI_ID", ""), driver),
+            name=self._name(place, said.get("pci_id", ""), driver),
             memory_total=sensed.memory_total,
             memory_used=sensed.memory_used,
             compute=sensed.compute,
@@ -92,11 +92,11 @@ class DrmCards:
         return Card(device, driver, pdev, frozenset([card.name, *_nodes(place / "drm")]))
 
     def _name(self, place: Path, pci_id: str, driver: str) -> str:
-        vendor, _, model = pci_id.lower().partition(":")
+        vendor, _, model = pci_id.partition(":")
         if (vendor, model) not in self._names:
             maker = _VENDORS.get(vendor, "")
             found = _text(place / "product_name").strip() or _pci_name(self._pci_names, vendor, model)
-            name = found or f"GPU {pci_id.lower() or driver}"
+            name = found or f"GPU {pci_id or driver}"
             self._names[vendor, model] = name if maker.lower() in name.lower() else f"{maker} {name}"
         return self._names[vendor, model]
 
