@@ -5,27 +5,28 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from jupyter_gpu_guard.core.model import OwnerKind
 from jupyter_gpu_guard.core.policy import Action
 from jupyter_gpu_guard.core.verdict import Outcome, Result, Verdict
 from jupyter_gpu_guard.effects.notices import Notices
 from jupyter_gpu_guard.effects.outcomes import outcome_of
-from jupyter_gpu_guard.effects.shutdown import KernelShutdown
+from jupyter_gpu_guard.effects.shutdown import Shutdown
 from jupyter_gpu_guard.protocols import nobody_is_spared
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping
 
-    from jupyter_gpu_guard.core.model import Holder, Process
+    from jupyter_gpu_guard.core.model import Holder, OwnerKind, Process, ProcessKey
+    from jupyter_gpu_guard.effects.doors import Door
     from jupyter_gpu_guard.protocols import Clock, DevicesSeen, Owners
 
 
-class KernelEnforcer:
-    """`Enforcer` for the kernels of one server: warns about any owner, shuts down kernels.
+class OwnerEnforcer:
+    """`Enforcer` for the owners of one server: warns about any of them, shuts down those for which there is a door.
 
     `look` reads the devices (None: they did not answer) and `processes` the process table, each one at a time and off
-    the event loop. `grace` is between SIGTERM and SIGKILL, `shutdown_deadline` is Jupyter's own; both in seconds.
+    the event loop. `roots` names the first process of every owner. `grace` is between SIGTERM and SIGKILL,
+    `shutdown_deadline` is Jupyter's own; both in seconds.
     """
 
     def __init__(
@@ -33,12 +34,13 @@ class KernelEnforcer:
         *,
         event_logger: Any,
         log: logging.Logger | logging.LoggerAdapter[logging.Logger],
-        kernel_manager: Any,
+        doors: Mapping[OwnerKind, Door],
         owners: Owners,
         look: Callable[[], Awaitable[DevicesSeen | None]],
         processes: Callable[[], Awaitable[Mapping[int, Process]]],
         clock: Clock,
         identify: Callable[[int], Process | None],
+        roots: Callable[[], Collection[ProcessKey]] = frozenset,
         grace: float = 60.0,
         shutdown_deadline: float = 30.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -46,14 +48,16 @@ class KernelEnforcer:
         self._log = log
         self._clock = clock
         self._notices = Notices(event_logger, log, clock)
-        self._shutdown = KernelShutdown(
-            kernel_manager=kernel_manager,
+        self._doors = doors
+        self._shutdown = Shutdown(
+            doors=doors,
             owners=owners,
             look=look,
             processes=processes,
             identify=identify,
             clock=clock,
             log=log,
+            roots=roots,
             grace=grace,
             deadline=shutdown_deadline,
             sleep=sleep,
@@ -82,8 +86,8 @@ class KernelEnforcer:
             why = f"{verdict.action.value} is nothing to be carried out"
         elif verdict.owner != holder.owner.key:
             why = f"the verdict is about another owner than {holder.owner.key}"
-        elif kind is not OwnerKind.KERNEL:
-            why = f"shutdown is not supported for {kind.value}s yet"
+        elif kind not in self._doors:
+            why = f"shutdown is not supported for {kind.value}s"
         else:
             return await self._shutdown.shut_down(verdict, holder, spared)
         return outcome_of(verdict, holder, self._clock, Result.FAILED, why)

@@ -1,4 +1,4 @@
-"""What belongs to a kernel, and what that holds on the devices: pure, from a process table and a reading."""
+"""What belongs to an owner, and what that holds on the devices: pure, from a process table and a reading."""
 
 from __future__ import annotations
 
@@ -9,28 +9,45 @@ from typing import TYPE_CHECKING
 from jupyter_gpu_guard.core.model import DeviceState, ProcessKey, Reading, highest, is_known, total
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from jupyter_gpu_guard.core.model import Process
     from jupyter_gpu_guard.protocols import DevicesSeen
 
 
-def with_descendants(tree: Iterable[ProcessKey], processes: Mapping[int, Process]) -> frozenset[ProcessKey]:
+def with_descendants(
+    tree: Iterable[ProcessKey], processes: Mapping[int, Process], apart: Collection[ProcessKey] = ()
+) -> frozenset[ProcessKey]:
     """`tree` and what its living members have started: their children, and all in a session that one of them leads.
 
-    A process that is older than its parent or its session's leader has got there by a reused pid, and is left out.
+    A process that is older than its parent or its session's leader has got there by a reused pid, and is left out. So
+    is what belongs to another owner: the processes `apart`, with what they have started.
     """
     below: dict[ProcessKey, list[ProcessKey]] = defaultdict(list)
+    led: dict[ProcessKey, list[ProcessKey]] = defaultdict(list)
     for process in processes.values():
-        for above in {process.parent, process.session}:
+        for above, reach in ((process.parent, below), (process.session, led)):
             ancestor = processes.get(above)
             if ancestor is not None and ancestor.key.start_ticks <= process.key.start_ticks:
-                below[ancestor.key].append(process.key)
-    found = set(tree)
+                reach[ancestor.key].append(process.key)
+    own = frozenset(tree)
+    others = frozenset(apart) - own
+    # Parents count before sessions: what a TensorBoard has started in the session of a terminal is the TensorBoard's.
+    own = _reached(own, others, below)
+    others = _reached(others, own, below)
+    return _reached(own, others, below, led)
+
+
+def _reached(
+    start: frozenset[ProcessKey], barred: frozenset[ProcessKey], *ways: Mapping[ProcessKey, list[ProcessKey]]
+) -> frozenset[ProcessKey]:
+    """`start`, and all that can be reached from there without passing one of `barred`."""
+    found = set(start)
     open_ends = list(found)
     while open_ends:
-        for key in below[open_ends.pop()]:
-            if key not in found:
+        end = open_ends.pop()
+        for key in (key for way in ways for key in way.get(end, ())):
+            if key not in found and key not in barred:
                 found.add(key)
                 open_ends.append(key)
     return frozenset(found)
@@ -38,7 +55,7 @@ def with_descendants(tree: Iterable[ProcessKey], processes: Mapping[int, Process
 
 @dataclass(frozen=True)
 class Grip:
-    """One process of a kernel that the driver lists on a device, and what it holds and computes there.
+    """One process of an owner that the driver lists on a device, and what it holds and computes there.
 
     `process` None: it is listed, and yet there is no such process any more.
     """
@@ -57,7 +74,7 @@ class Grip:
 
 @dataclass(frozen=True)
 class Held:
-    """All grips of a kernel at one moment. `whole`: every device has answered, so what is not listed is not held."""
+    """All grips of an owner at one moment. `whole`: every device has answered, so what is not listed is not held."""
 
     grips: tuple[Grip, ...]
     whole: bool

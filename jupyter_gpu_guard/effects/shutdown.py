@@ -1,28 +1,30 @@
-"""Shut one kernel down by Jupyter's own door, end what is left of it on the devices, and verify the release."""
+"""Shut one owner down by its door, end what is left of it, and verify that the devices are free."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from contextlib import suppress
+from dataclasses import dataclass
 from signal import SIGKILL, SIGTERM, Signals
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from jupyter_core.utils import ensure_async
 from tornado.web import HTTPError
 
 from jupyter_gpu_guard.core.model import OwnerState, is_known
-from jupyter_gpu_guard.core.verdict import Outcome, Result, Survivor, Verdict
+from jupyter_gpu_guard.core.verdict import Outcome, Result, Verdict
+from jupyter_gpu_guard.effects.aftermath import say, say_elsewhere, survivors_of
+from jupyter_gpu_guard.effects.doors import Door, GoneError, RefusedError
 from jupyter_gpu_guard.effects.held import Held, freed, what_is_held, with_descendants
-from jupyter_gpu_guard.effects.outcomes import asked_by, outcome_of, say_bytes
+from jupyter_gpu_guard.effects.outcomes import asked_by, outcome_of
 from jupyter_gpu_guard.effects.signals import Sent, send
 from jupyter_gpu_guard.protocols import nobody_is_spared
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
-    from jupyter_gpu_guard.core.model import Holder, Owner, OwnerKey, Process, ProcessKey
+    from jupyter_gpu_guard.core.model import Holder, Owner, OwnerKey, OwnerKind, Process, ProcessKey
     from jupyter_gpu_guard.protocols import Clock, DevicesSeen, Owners
 
 KILLED_WITHIN = 10.0  # seconds after SIGKILL; a process that waits in the driver may need them
@@ -30,42 +32,41 @@ FREED_WITHIN = 10.0  # seconds in which the driver lets go of what an ended proc
 PAUSE = 1.0  # seconds between two checks, at most
 
 
-class _RefusedError(Exception):
-    """Jupyter did not shut the kernel down. The text is for people."""
+class Shutdown:
+    """Shuts down one owner after another, or several at once. Lives on the event loop, blocks nowhere.
 
-
-class KernelShutdown:
-    """Shuts down one kernel after another, or several at once. Lives on the event loop, blocks nowhere.
-
-    `look` reads the devices and `processes` the process table, both in the guard's thread; `look` gives None if the
-    devices did not answer. `grace` and `deadline` are in seconds.
+    `doors` are the kinds that can be shut down. `look` reads the devices and `processes` the process table, both in the
+    guard's thread; `look` gives None if the devices did not answer. `roots` names the first process of every owner: in
+    nobody's tree but its own. `grace` and `deadline` are in seconds.
     """
 
     def __init__(
         self,
         *,
-        kernel_manager: Any,
+        doors: Mapping[OwnerKind, Door],
         owners: Owners,
         look: Callable[[], Awaitable[DevicesSeen | None]],
         processes: Callable[[], Awaitable[Mapping[int, Process]]],
         identify: Callable[[int], Process | None],
         clock: Clock,
         log: logging.Logger | logging.LoggerAdapter[logging.Logger],
+        roots: Callable[[], Collection[ProcessKey]] = frozenset,
         grace: float = 60.0,
         deadline: float = 30.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._kernels = kernel_manager
+        self._doors = doors
         self._owners = owners
         self._look = look
         self._processes = processes
         self._identify = identify
         self._clock = clock
         self._log = log
+        self._roots = roots
         self._grace = grace
         self._deadline = deadline
         self._sleep = sleep
-        self._doors: dict[str, asyncio.Task[None]] = {}
+        self._knocks: dict[OwnerKey, asyncio.Task[Iterable[ProcessKey]]] = {}
         self._hurried = False
         self._turns: WeakValueDictionary[OwnerKey, asyncio.Lock] = WeakValueDictionary()
 
@@ -78,7 +79,7 @@ class KernelShutdown:
     ) -> Outcome:
         """Carry out `verdict`, unless the last look says otherwise, and say what really happened.
 
-        A kernel is shut down by one at a time; whoever comes second finds it gone. `spared` is asked last.
+        An owner is shut down by one at a time; whoever comes second finds it gone. `spared` is asked last.
         """
         turn = self._turns.get(verdict.owner)
         if turn is None:
@@ -87,9 +88,12 @@ class KernelShutdown:
             return await self._shut_down(verdict, holder, spared)
 
     async def _shut_down(self, verdict: Verdict, holder: Holder, spared: Callable[[], bool]) -> Outcome:
+        door = self._doors[verdict.owner.kind]
         began = self._clock.now().monotonic
         seen = await self._look()
-        tree = await self._grown(holder.tree if verdict.root is None else (*holder.tree, verdict.root))
+        tree = frozenset(holder.tree if verdict.root is None else (*holder.tree, verdict.root))
+        grown = await self._grown(tree)
+        tree = tree if grown is None else grown
         devices = frozenset(holding.device for holding in holder.holdings)
         before = None if seen is None else what_is_held(tree, seen, self._identify, devices)
 
@@ -97,79 +101,98 @@ class KernelShutdown:
         now = self._owners.look_again(verdict.owner)
         if now is None:
             return outcome_of(verdict, holder, self._clock, Result.ALREADY_GONE, "it had ended by itself")
-        why = _why_not(verdict, holder, now) or _why_not_by_devices(verdict, before)
+        why = _why_not(verdict, holder, now, lambda: door.why_not(holder, now, grown))
+        why = why or _why_not_by_devices(verdict, before)
         if why is not None:
             return outcome_of(verdict, holder, self._clock, Result.WITHDRAWN, why)
         if spared():
             return outcome_of(verdict, holder, self._clock, Result.WITHDRAWN, "it was kept at the last moment")
+        result = Result.DONE
+        told: Iterable[ProcessKey] = ()
         try:
-            shut = await self._through_the_door(verdict.owner.id)
-        except _RefusedError as refusal:
+            told = await self._through(door, now)
+        except GoneError:
+            result = Result.ALREADY_GONE
+        except RefusedError as refusal:
             took = self._clock.now().monotonic - began
             return outcome_of(verdict, holder, self._clock, Result.FAILED, str(refusal), took_seconds=took)
 
-        tree, after = await self._end_survivors(tree, before, verdict.root if shut else None)
+        left = _Left(tree, devices, root=verdict.root if result is Result.DONE else None, takes_all=door.takes_all)
+        tree, after = await self._end_survivors(left, frozenset(told))
+        door.tidy(now)
         took = self._clock.now().monotonic - began
         living = [key for key in tree if self._lives(key)]
-        result = Result.DONE if shut else Result.ALREADY_GONE
-        known = verdict.root is not None  # of a kernel that runs elsewhere, nothing was seen here before or after
+        known = verdict.root is not None  # of what runs elsewhere, nothing was seen here before or after
+        detail = say(result, before, after, living, took) if known else say_elsewhere(result, now, took)
+        if result is Result.DONE and verdict.root is not None and verdict.root in living:
+            result, detail = Result.FAILED, f"its process, pid {verdict.root.pid}, does not end"
         return outcome_of(
             verdict,
             holder,
             self._clock,
             result,
-            _say(result, before, after, living, took) if known else _say_elsewhere(result, took),
+            detail,
             freed_bytes=freed(before, after) if known else None,
             took_seconds=took,
-            survivors=_survivors(after),
+            survivors=survivors_of(after),
         )
 
-    async def _through_the_door(self, kernel_id: str) -> bool:
-        """Have Jupyter shut the kernel down. False: it was gone. Raises _RefusedError if it fails or takes too long."""
+    async def _through(self, door: Door, owner: Owner) -> Iterable[ProcessKey]:
+        """Knock at `door`, and wait until `owner` is not there any more.
+
+        Gives the processes that were sent SIGTERM. Raises GoneError if it was gone, and RefusedError if the door fails
+        or takes too long.
+        """
         end = self._clock.now().monotonic + self._deadline
         late = f"Jupyter has not shut it down within {self._deadline:g} s; nothing else was done to it"
         # A shutdown that was too slow last time may still be under way. Half a shutdown is worse than a slow one: it
         # is never cancelled and never begun twice.
-        door = self._doors.get(kernel_id)
-        if door is None:
-            door = self._doors[kernel_id] = asyncio.ensure_future(self._knock(kernel_id))
-            door.add_done_callback(lambda _: self._doors.pop(kernel_id, None))
-        await asyncio.wait({door}, timeout=self._deadline)
-        if not door.done():
-            raise _RefusedError(late)
-        fault = asyncio.CancelledError() if door.cancelled() else door.exception()
+        key = owner.key
+        knock = self._knocks.get(key)
+        if knock is None:
+            knock = self._knocks[key] = asyncio.ensure_future(_knock(door, owner))
+            knock.add_done_callback(lambda _: self._knocks.pop(key, None))
+        await asyncio.wait({knock}, timeout=self._deadline)
+        if not knock.done():
+            raise RefusedError(late)
+        fault = asyncio.CancelledError() if knock.cancelled() else knock.exception()
         if fault is not None:
-            if _says_gone(fault) and kernel_id not in self._kernels:
-                return False
-            self._log.warning("GPU guard: kernel %s could not be shut down", kernel_id, exc_info=fault)
+            if isinstance(fault, (GoneError, RefusedError)):
+                raise fault
+            if _says_gone(fault) and not door.has(owner):
+                raise GoneError from fault
+            self._log.warning("GPU guard: %s could not be shut down", key, exc_info=fault)
             kind = type(fault).__name__
-            raise _RefusedError(
+            raise RefusedError(
                 f"Jupyter could not shut it down ({kind}; the server's log says more); nothing else was done to it"
             )
-        # A manager with pending kernels answers before it has done it.
-        await self._until(lambda: kernel_id not in self._kernels, end)
-        if kernel_id in self._kernels:
-            raise _RefusedError(late)
-        return True
-
-    async def _knock(self, kernel_id: str) -> None:
-        await ensure_async(self._kernels.shutdown_kernel(kernel_id, now=False))
+        await self._until(lambda: not door.has(owner), end)
+        if door.has(owner):
+            raise RefusedError(late)
+        return knock.result()
 
     async def _end_survivors(
-        self, tree: frozenset[ProcessKey], before: Held | None, root: ProcessKey | None
+        self, left: _Left, told: frozenset[ProcessKey]
     ) -> tuple[frozenset[ProcessKey], Held | None]:
-        """End what is left of `tree` and still holds a device, and `root` in any case. Gives what is held at last."""
-        devices = before.devices if before is not None else frozenset()
-        after = await self._held_at_last(tree, devices)
+        """End what is left and is to go. Gives what is still there, and what is held at last.
+
+        Those who were `told` to end have their grace first.
+        """
+        await self._wait_for(told, self._grace)
+        tree = left.tree
+        after = await self._held_at_last(tree, left.devices)
         for signum, within in ((SIGTERM, self._grace), (SIGKILL, KILLED_WITHIN)):
             targets = {grip.key for grip in after.grips if grip.can_be_ended} if after is not None else set()
-            if root is not None and self._lives(root):
-                targets.add(root)  # Jupyter has let go of it, so nobody else will end it
+            if left.takes_all:
+                targets |= {key for key in tree if self._lives(key)}
+            if left.root is not None and self._lives(left.root):
+                targets.add(left.root)  # Jupyter has let go of it, so nobody else will end it
             if not targets:
                 break
-            await self._signal(targets, signum, within)
-            tree = await self._grown(tree)  # it may have started others meanwhile
-            after = await self._held_at_last(tree, devices)
+            await self._signal(targets - told if signum is SIGTERM else targets, signum, within)
+            grown = await self._grown(tree)  # it may have started others meanwhile
+            tree = tree if grown is None else grown
+            after = await self._held_at_last(tree, left.devices)
         return tree, after
 
     async def _signal(self, targets: Iterable[ProcessKey], signum: Signals, within: float) -> None:
@@ -179,9 +202,12 @@ class KernelShutdown:
             self._log.info("GPU guard: %s to pid %d: %s", signum.name, key.pid, sent.value)
             if sent is Sent.SENT:
                 reached.append(key)
+        await self._wait_for(reached, within, forced=signum is SIGKILL)
+
+    async def _wait_for(self, processes: Collection[ProcessKey], within: float, *, forced: bool = False) -> None:
+        """Wait until they have ended, for so many seconds; in a hurry only if they had no choice."""
         end = self._clock.now().monotonic + within
-        forced = signum is SIGKILL
-        await self._until(lambda: (self._hurried and not forced) or not any(self._lives(key) for key in reached), end)
+        await self._until(lambda: (self._hurried and not forced) or not any(map(self._lives, processes)), end)
 
     async def _until(self, condition: Callable[[], bool], end: float) -> None:
         """Wait until `condition` holds, at first often, and no longer than to `end` on the monotonic clock."""
@@ -205,18 +231,32 @@ class KernelShutdown:
             await self._sleep(pause)
             pause = min(PAUSE, 2 * pause)
 
-    async def _grown(self, tree: Iterable[ProcessKey]) -> frozenset[ProcessKey]:
-        """`tree` with its descendants; as it was, if the process table cannot be read."""
+    async def _grown(self, tree: Collection[ProcessKey]) -> frozenset[ProcessKey] | None:
+        """`tree` with its descendants; None, if the process table cannot be read."""
         with suppress(Exception):
-            return with_descendants(tree, await self._processes())
-        return frozenset(tree)
+            return with_descendants(tree, await self._processes(), self._roots())
+        return None
 
     def _lives(self, key: ProcessKey) -> bool:
         process = self._identify(key.pid)
         return process is not None and process.key == key and not process.is_over
 
 
-def _why_not(verdict: Verdict, holder: Holder, now: Owner) -> str | None:
+@dataclass(frozen=True)
+class _Left:
+    """What is to go once the door is shut: what holds a device, the `root` if it was its door's, or the whole tree."""
+
+    tree: frozenset[ProcessKey]
+    devices: frozenset[str]
+    root: ProcessKey | None
+    takes_all: bool
+
+
+async def _knock(door: Door, owner: Owner) -> Iterable[ProcessKey]:
+    return await door.knock(owner)
+
+
+def _why_not(verdict: Verdict, holder: Holder, now: Owner, at_the_door: Callable[[], str | None]) -> str | None:
     """Why the act is withdrawn at the last look, or None. A person's wish is only refused for another process."""
     if now.root != verdict.root:
         return "it has been restarted since, or its process is not known any more"
@@ -224,8 +264,8 @@ def _why_not(verdict: Verdict, holder: Holder, now: Owner) -> str | None:
         return None
     if verdict.root is None:
         return "its process is not known"
-    if now.state is OwnerState.EXECUTING and holder.owner.state is not OwnerState.EXECUTING:
-        return "it is executing again"
+    if (why := at_the_door()) is not None:
+        return why
     if now.state is OwnerState.UNKNOWN and holder.owner.state is not OwnerState.UNKNOWN:
         return "what it does is not known any more"
     if now.used_at is not None and (holder.owner.used_at is None or now.used_at > holder.owner.used_at):
@@ -244,43 +284,3 @@ def _why_not_by_devices(verdict: Verdict, before: Held | None) -> str | None:
 
 def _says_gone(fault: BaseException) -> bool:
     return isinstance(fault, KeyError) or (isinstance(fault, HTTPError) and fault.status_code == 404)  # noqa: PLR2004
-
-
-def _survivors(after: Held | None) -> tuple[Survivor, ...]:
-    if after is None:
-        return ()
-    return tuple(
-        Survivor(grip.key, grip.device, grip.process.state if grip.process is not None else "X") for grip in after.grips
-    )
-
-
-def _say(result: Result, before: Held | None, after: Held | None, living: list[ProcessKey], took: float) -> str:
-    """What was seen in the driver, in a sentence."""
-    by_itself = "it had ended by itself"
-    ended = f"ended in {took:.1f} s" if result is Result.DONE else by_itself
-    gone = freed(before, after)
-    if gone and result is Result.DONE:
-        ended = f"freed {say_bytes(gone)} in {took:.1f} s"
-    elif gone:
-        ended = f"{by_itself}; {say_bytes(gone)} are free again"
-    if after is None:
-        return f"{ended}; could not verify that its GPU memory is free: the devices did not answer"
-    if after.grips:
-        amount = say_bytes(after.memory) if is_known(after.memory) else "GPU memory"
-        who = {f"pid {survivor.key.pid} (state {survivor.state})" for survivor in _survivors(after)}
-        return f"{ended if gone else ended.partition(' in ')[0]}, but {amount} still held by {', '.join(sorted(who))}"
-    if not after.whole:
-        return f"{ended}; could not verify that its GPU memory is free: not every device answered"
-    if not gone:
-        had = before is None or before.grips
-        ended += "; the driver lists none of its processes any more" if had else "; it held no GPU memory"
-    if living:
-        count = f"{len(living)} processes" if len(living) > 1 else "1 process"
-        ended += f"; {count} that it had started, without GPU memory, left alone"
-    return ended
-
-
-def _say_elsewhere(result: Result, took: float) -> str:
-    """The same for a kernel whose processes are not known here."""
-    ended = f"ended in {took:.1f} s" if result is Result.DONE else "it had ended by itself"
-    return f"{ended}; it did not run here, so nothing could be verified"

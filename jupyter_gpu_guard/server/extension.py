@@ -18,8 +18,10 @@ from jupyter_server.extension.application import ExtensionApp
 from traitlets import Enum, Float, Int, List, Unicode, default, validate
 
 from jupyter_gpu_guard.clock import SystemClock
+from jupyter_gpu_guard.core.model import OwnerKind
 from jupyter_gpu_guard.core.policy import Policy
-from jupyter_gpu_guard.effects.enforcer import KernelEnforcer, RehearsingEnforcer
+from jupyter_gpu_guard.effects.doors import BoardDoor, KernelDoor, TerminalDoor
+from jupyter_gpu_guard.effects.enforcer import OwnerEnforcer, RehearsingEnforcer
 from jupyter_gpu_guard.guard import Guard
 from jupyter_gpu_guard.kernel.simulated_gpu import VARIABLE
 from jupyter_gpu_guard.leases import FileLeases
@@ -27,9 +29,12 @@ from jupyter_gpu_guard.observe import Observer
 from jupyter_gpu_guard.sources.drm import DrmDevices
 from jupyter_gpu_guard.sources.kernels import KernelOwners
 from jupyter_gpu_guard.sources.nvml import NvmlDevices
+from jupyter_gpu_guard.sources.owners import JoinedOwners
 from jupyter_gpu_guard.sources.procfs import ProcfsProcesses
 from jupyter_gpu_guard.sources.several import every_device
 from jupyter_gpu_guard.sources.simulated import SimulatedDevices, prepare
+from jupyter_gpu_guard.sources.tensorboard import BoardOwners
+from jupyter_gpu_guard.sources.terminals import TerminalOwners
 
 from .handlers import ROUTES
 
@@ -146,7 +151,8 @@ class GpuGuard(ExtensionApp):
         clock = SystemClock()
         processes = ProcfsProcesses()
         devices = self._make_devices()
-        owners = KernelOwners(
+        settings = server.web_app.settings
+        kernels = KernelOwners(
             server.kernel_manager,
             server.session_manager,
             processes,
@@ -154,18 +160,25 @@ class GpuGuard(ExtensionApp):
             event_logger=server.event_logger,
             log=self.log,
         )
+        boards = BoardOwners(settings, Path(server.root_dir), processes, clock, log=self.log)
+        owners = JoinedOwners(kernels, TerminalOwners(settings, processes, clock, log=self.log), boards, log=self.log)
         observer = Observer(clock, devices, processes, owners)
         self.guard = Guard(
             observer=observer,
-            enforcer=KernelEnforcer(
+            enforcer=OwnerEnforcer(
                 event_logger=server.event_logger,
                 log=self.log,
-                kernel_manager=server.kernel_manager,
+                doors={
+                    OwnerKind.KERNEL: KernelDoor(server.kernel_manager),
+                    OwnerKind.TERMINAL: TerminalDoor(settings),
+                    OwnerKind.TENSORBOARD: BoardDoor(settings, processes.identify, boards.info_files),
+                },
                 owners=owners,
                 look=observer.look,
                 processes=observer.processes,
                 clock=clock,
                 identify=processes.identify,
+                roots=lambda: owners.roots,
                 grace=self.grace_time,
             ),
             rehearsal=RehearsingEnforcer(clock),
@@ -175,7 +188,7 @@ class GpuGuard(ExtensionApp):
             interval=self.sample_interval,
             log=self.log,
         )
-        self._built = (owners, devices)
+        self._built = (kernels, devices)
         if not hasattr(ExtensionApp, "_start_jupyter_server_extension"):
             # jupyter_server before 2.16 does not call the hook.
             server.io_loop.add_callback(self._start_jupyter_server_extension, server)

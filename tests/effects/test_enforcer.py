@@ -17,7 +17,8 @@ from shutdown_scene import LOG, shutdown_scene, verdict_on
 from jupyter_gpu_guard.core.model import Holder, Owner, OwnerKey, OwnerKind, OwnerState, ProcessKey
 from jupyter_gpu_guard.core.policy import Action
 from jupyter_gpu_guard.core.verdict import Result
-from jupyter_gpu_guard.effects.enforcer import KernelEnforcer, RehearsingEnforcer
+from jupyter_gpu_guard.effects.doors import KernelDoor
+from jupyter_gpu_guard.effects.enforcer import OwnerEnforcer, RehearsingEnforcer
 from jupyter_gpu_guard.effects.notices import NOTICE, OUTCOME, SCHEMAS
 
 KERNEL = Owner(OwnerKey(OwnerKind.KERNEL, "k"), "a.ipynb", ProcessKey(4194301, 7), OwnerState.IDLE)
@@ -51,10 +52,10 @@ class Office:
         async def listen(logger, schema_id, data):
             self.heard.append((schema_id, data["result"] if schema_id == OUTCOME else data["action"]))
 
-        self.enforcer = KernelEnforcer(
+        self.enforcer = OwnerEnforcer(
             event_logger=self.events,
             log=LOG,
-            kernel_manager=self.kernels,
+            doors={OwnerKind.KERNEL: KernelDoor(self.kernels)},
             owners=SimpleNamespace(look_again=look_again),
             look=FakeDevices(world.identify).look,
             processes=processes,
@@ -104,14 +105,14 @@ def test_every_shutdown_is_told_however_it_ends(now, result):
 
 
 @pytest.mark.parametrize("owner", [TERMINAL, replace(KERNEL, key=OwnerKey(OwnerKind.TENSORBOARD, "k"))])
-def test_only_kernels_are_shut_down(owner):
-    """A terminal that is called as a kernel is, and the kernel, both go on."""
+def test_what_has_no_door_is_not_shut_down(owner):
+    """A server without terminals, say: one that is called as a kernel is, and the kernel, both go on."""
 
     async def scene():
         office = Office()
         outcome = await office.enforce(owner, Action.SHUTDOWN)
         assert outcome.result is Result.FAILED
-        assert outcome.detail == f"shutdown is not supported for {owner.key.kind.value}s yet"
+        assert outcome.detail == f"shutdown is not supported for {owner.key.kind.value}s"
         assert office.heard == [(OUTCOME, "failed")]
         assert "k" in office.kernels
 
@@ -233,7 +234,7 @@ def test_a_person_ends_a_real_kernel(monkeypatch, tmp_path):
             async def listen(logger, schema_id, data):
                 told.append(data)
 
-            enforcer = KernelEnforcer(event_logger=stage.room.events, **stage.means())
+            enforcer = OwnerEnforcer(event_logger=stage.room.events, **stage.means())
             stage.room.events.add_listener(schema_id=OUTCOME, listener=listen)
             outcome = await enforcer.enforce(verdict_on(holder, asked=True), holder)
             await stage.room.events.gather_listeners()

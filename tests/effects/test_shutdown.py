@@ -30,7 +30,8 @@ from jupyter_gpu_guard.core.model import (
 )
 from jupyter_gpu_guard.core.verdict import Result
 from jupyter_gpu_guard.effects import shutdown as module
-from jupyter_gpu_guard.effects.shutdown import KernelShutdown
+from jupyter_gpu_guard.effects.doors import KernelDoor
+from jupyter_gpu_guard.effects.shutdown import Shutdown
 from jupyter_gpu_guard.effects.signals import Sent
 
 
@@ -85,7 +86,7 @@ def test_an_idle_kernel_is_shut_down_and_its_memory_is_seen_to_be_free(root, sig
         stage.room.events.add_listener(
             schema_id="https://events.jupyter.org/jupyter_server/kernel_actions/v1", listener=note
         )
-        outcome = await KernelShutdown(**stage.means()).shut_down(verdict_on(holder), holder)
+        outcome = await Shutdown(**stage.means()).shut_down(verdict_on(holder), holder)
         assert outcome.result is Result.DONE
         assert outcome.freed_bytes == 6 * GIB
         assert outcome.detail.startswith("freed 6.0 GiB in ")
@@ -111,7 +112,7 @@ def test_a_child_in_its_own_session_is_ended_and_a_stranger_is_not(root, signals
         stage.devices.hold(stranger, 20 * GIB)
         holder = stage.used_now(replace(holder, tree=tuple(sorted((*holder.tree, child)))))
         began = stage.clock.passed
-        outcome = await KernelShutdown(**stage.means(), grace=60).shut_down(verdict_on(holder), holder)
+        outcome = await Shutdown(**stage.means(), grace=60).shut_down(verdict_on(holder), holder)
         assert signals == [(child, signal.SIGTERM), (child, signal.SIGKILL)]
         assert (root / "stubborn.term").read_text() == "TERM"
         assert stage.clock.passed - began >= 60
@@ -133,7 +134,7 @@ def test_a_child_that_was_started_after_the_last_tick_belongs_too(root, signals)
         stage.devices.hold(child, 3 * GIB)
         holder = stage.used_now(holder)
         assert child not in holder.tree
-        outcome = await KernelShutdown(**stage.means(), grace=1).shut_down(verdict_on(holder), holder)
+        outcome = await Shutdown(**stage.means(), grace=1).shut_down(verdict_on(holder), holder)
         assert not stage.lives(child)
         assert outcome.freed_bytes == 9 * GIB
 
@@ -155,7 +156,7 @@ def test_a_survivor_that_heeds_sigterm_gets_nothing_else(root, signals):
         stage.devices.hold(child, GIB)
         holder = stage.used_now(holder)
         began = stage.clock.passed
-        await KernelShutdown(**stage.means(), grace=60).shut_down(verdict_on(holder), holder)
+        await Shutdown(**stage.means(), grace=60).shut_down(verdict_on(holder), holder)
         assert signals == [(child, signal.SIGTERM)]
         assert stage.clock.passed - began < 30
         assert not stage.lives(child)
@@ -171,7 +172,7 @@ def test_a_survivor_without_a_device_is_left_alone(root, signals):
         child = await stage.stubborn_child(holder, client)
         holder = stage.used_now(holder)
         try:
-            outcome = await KernelShutdown(**stage.means()).shut_down(verdict_on(holder), holder)
+            outcome = await Shutdown(**stage.means()).shut_down(verdict_on(holder), holder)
             assert stage.lives(child)
             assert signals == []
             assert outcome.result is Result.DONE
@@ -191,7 +192,7 @@ def test_a_noted_pid_that_belongs_to_another_process_is_never_signalled(root, si
         stage.devices.hold(stranger, 20 * GIB)
         worker = ProcessKey(stranger.pid, stranger.start_ticks - 1)
         holder = replace(holder, tree=tuple(sorted((*holder.tree, worker))))
-        outcome = await KernelShutdown(**stage.means()).shut_down(verdict_on(holder), holder)
+        outcome = await Shutdown(**stage.means()).shut_down(verdict_on(holder), holder)
         assert signals == []
         assert stage.lives(stranger)
         assert outcome.survivors == ()
@@ -213,7 +214,7 @@ def test_a_kernel_that_ends_in_mid_act_is_already_gone(root, signals, asked):
             return await stage.devices.look()
 
         means["look"] = look
-        outcome = await KernelShutdown(**means).shut_down(verdict_on(holder, asked=asked), holder)
+        outcome = await Shutdown(**means).shut_down(verdict_on(holder, asked=asked), holder)
         assert outcome.result is Result.ALREADY_GONE
         assert outcome.detail == "it had ended by itself"
         assert signals == []
@@ -243,8 +244,8 @@ def test_a_door_that_finds_no_kernel_still_looks_for_leftovers(root, signals, fa
                 await real.shutdown_kernel(kernel_id, now=True)
                 raise fault
 
-        means["kernel_manager"] = FakeManager()
-        outcome = await KernelShutdown(**means, grace=1).shut_down(verdict_on(holder), holder)
+        means["doors"] = {OwnerKind.KERNEL: KernelDoor(FakeManager())}
+        outcome = await Shutdown(**means, grace=1).shut_down(verdict_on(holder), holder)
         assert outcome.result is Result.ALREADY_GONE
         assert not stage.lives(child)
         assert outcome.freed_bytes == 9 * GIB
@@ -262,7 +263,7 @@ def test_a_provisioner_that_raises_is_a_failure_and_nobody_is_signalled(root, ju
         child = await stage.stubborn_child(holder, client)
         stage.devices.hold(child, 3 * GIB)
         holder = stage.used_now(replace(holder, tree=(*holder.tree, child)))
-        effect = KernelShutdown(**stage.means(), grace=1)
+        effect = Shutdown(**stage.means(), grace=1)
         outcome = await effect.shut_down(verdict_on(holder), holder)
         assert outcome.result is Result.FAILED
         assert outcome.freed_bytes is None
@@ -292,20 +293,20 @@ def test_a_shutdown_that_takes_too_long_is_a_failure_and_is_not_begun_twice(root
         began = []
         real = stage.room.kernels.shutdown_kernel
         stage.room.kernels.shutdown_kernel = lambda *args, **how: (began.append(args), real(*args, **how))[1]
-        effect = KernelShutdown(**stage.means(), deadline=0.3)
+        effect = Shutdown(**stage.means(), deadline=0.3)
         outcome = await effect.shut_down(verdict_on(holder), holder)
         assert outcome.result is Result.FAILED
         assert "0.3 s" in outcome.detail
         assert signals == []
         assert stage.lives(holder.owner.root)
         HangingProvisioner.kind = True
-        patient = KernelShutdown(**stage.means(), deadline=60)
-        patient._doors = effect._doors
+        patient = Shutdown(**stage.means(), deadline=60)
+        patient._knocks = effect._knocks
         outcome = await patient.shut_down(verdict_on(holder), holder)
         assert outcome.result is Result.DONE
         assert not stage.lives(holder.owner.root)
         assert len(began) == 1
-        assert effect._doors == {}
+        assert effect._knocks == {}
 
     play(root, scene)
 
@@ -322,12 +323,12 @@ def test_a_kernel_that_executes_at_the_last_look_is_left_alone(root, signals):
             await until(lambda: stage.owners.look_again(holder.owner.key).state is OwnerState.EXECUTING, "executing")
             return await stage.devices.look()
 
-        outcome = await KernelShutdown(**{**means, "look": look}).shut_down(verdict_on(holder), holder)
+        outcome = await Shutdown(**{**means, "look": look}).shut_down(verdict_on(holder), holder)
         assert outcome.result is Result.WITHDRAWN
         assert outcome.detail == "it is executing again"
         assert stage.lives(holder.owner.root)
         assert holder.owner.key.id in stage.room.kernels
-        outcome = await KernelShutdown(**means).shut_down(verdict_on(holder, asked=True), holder)
+        outcome = await Shutdown(**means).shut_down(verdict_on(holder, asked=True), holder)
         assert outcome.result is Result.DONE
         assert outcome.by == "anna"
         assert not stage.lives(holder.owner.root)
@@ -343,7 +344,7 @@ def test_a_restarted_kernel_is_another_process_and_left_alone(root):
         holder, client = await stage.kernel()
         await stage.room.kernels.restart_kernel(holder.owner.key.id, now=True)
         await client.wait_for_ready(timeout=60)
-        outcome = await KernelShutdown(**stage.means()).shut_down(verdict_on(holder, asked=True), holder)
+        outcome = await Shutdown(**stage.means()).shut_down(verdict_on(holder, asked=True), holder)
         assert outcome.result is Result.WITHDRAWN
         assert "restarted" in outcome.detail
         assert stage.lives(stage.owners.look_again(holder.owner.key).root)
@@ -390,8 +391,8 @@ def test_what_the_last_look_shows_decides(changed, by_rule, when_asked, asked):
         async def processes():
             return world.read()
 
-        effect = KernelShutdown(
-            kernel_manager=kernels,
+        effect = Shutdown(
+            doors={OwnerKind.KERNEL: KernelDoor(kernels)},
             owners=SimpleNamespace(look_again=lambda key: replace(OWNER, **changed)),
             look=FakeDevices(world.identify).look,
             processes=processes,
@@ -422,8 +423,8 @@ def test_a_rule_about_executing_kernels_is_held_against_the_same_execution(state
     async def scene():
         kernels, world = FakeKernels(k=1), FakeProcesses()
         judged = replace(OWNER, state=state)
-        effect = KernelShutdown(
-            kernel_manager=kernels,
+        effect = Shutdown(
+            doors={OwnerKind.KERNEL: KernelDoor(kernels)},
             owners=SimpleNamespace(look_again=lambda key: replace(judged, **changed)),
             look=FakeDevices(world.identify).look,
             processes=world.scan,
@@ -462,8 +463,8 @@ def test_compute_at_the_last_look_withdraws_the_act_of_a_rule(compute, by_rule, 
         devices = FakeDevices(world.identify)
         devices.silent = compute is None
         devices.hold(root, 2 * GIB, 0.0 if compute is None else compute)
-        effect = KernelShutdown(
-            kernel_manager=kernels,
+        effect = Shutdown(
+            doors={OwnerKind.KERNEL: KernelDoor(kernels)},
             owners=SimpleNamespace(look_again=lambda key: OWNER),
             look=devices.look,
             processes=world.scan,
@@ -490,7 +491,7 @@ def test_devices_that_do_not_answer_leave_the_release_open_and_nobody_is_signall
         stage.devices.silent = True
         holder = stage.used_now(replace(holder, tree=(*holder.tree, child)))
         try:
-            outcome = await KernelShutdown(**stage.means()).shut_down(verdict_on(holder), holder)
+            outcome = await Shutdown(**stage.means()).shut_down(verdict_on(holder), holder)
             assert outcome.result is Result.DONE
             assert outcome.freed_bytes is None
             assert "could not verify" in outcome.detail
@@ -509,7 +510,7 @@ def test_one_device_that_does_not_answer_is_enough_not_to_verify(root):
     async def scene(stage):
         holder, _ = await stage.kernel()
         stage.devices.gaps = (Gap("devices", "device 3 is lost"),)
-        outcome = await KernelShutdown(**stage.means()).shut_down(verdict_on(holder), holder)
+        outcome = await Shutdown(**stage.means()).shut_down(verdict_on(holder), holder)
         assert outcome.result is Result.DONE
         assert outcome.freed_bytes is None
         assert "could not verify" in outcome.detail
@@ -523,7 +524,7 @@ def test_memory_that_the_driver_does_not_tell_is_not_made_up(root):
     async def scene(stage):
         holder, _ = await stage.kernel()
         stage.devices.hold(holder.owner.root, Unknown(Why.NOT_AVAILABLE))
-        outcome = await KernelShutdown(**stage.means()).shut_down(verdict_on(holder), holder)
+        outcome = await Shutdown(**stage.means()).shut_down(verdict_on(holder), holder)
         assert outcome.freed_bytes is None
         assert outcome.detail.endswith("the driver lists none of its processes any more")
 
@@ -535,7 +536,7 @@ def test_two_who_shut_down_one_kernel_do_it_once(root):
 
     async def scene(stage):
         holder, _ = await stage.kernel()
-        effect = KernelShutdown(**stage.means())
+        effect = Shutdown(**stage.means())
         both = (effect.shut_down(verdict_on(holder, asked=asked), holder) for asked in (False, True))
         first, second = await asyncio.gather(*both)
         assert (first.result, second.result) == (Result.DONE, Result.ALREADY_GONE)
@@ -549,9 +550,9 @@ def test_cancellation_passes_through_and_leaves_no_half_shutdown(root, jupyter_d
 
     async def scene(stage):
         holder, _ = await stage.kernel("hanging")
-        effect = KernelShutdown(**stage.means())
+        effect = Shutdown(**stage.means())
         act = asyncio.ensure_future(effect.shut_down(verdict_on(holder), holder))
-        await until(lambda: effect._doors != {}, "the door is open")
+        await until(lambda: effect._knocks != {}, "the door is open")
         act.cancel()
         with pytest.raises(asyncio.CancelledError):
             await act
@@ -568,7 +569,7 @@ def test_with_pending_kernels_the_end_is_waited_for(root):
     async def scene(stage):
         holder, _ = await stage.kernel()
         stage.room.kernels.use_pending_kernels = True
-        outcome = await KernelShutdown(**stage.means()).shut_down(verdict_on(holder), holder)
+        outcome = await Shutdown(**stage.means()).shut_down(verdict_on(holder), holder)
         assert outcome.result is Result.DONE
         assert not stage.lives(holder.owner.root)
         assert stage.room.kernels.list_kernel_ids() == []
@@ -583,7 +584,7 @@ def test_a_kernel_elsewhere_is_shut_down_only_when_asked_and_nothing_is_claimed(
 
     async def scene(stage):
         holder, _ = await stage.kernel("far")
-        effect = KernelShutdown(**stage.means())
+        effect = Shutdown(**stage.means())
         outcome = await effect.shut_down(verdict_on(holder), holder)
         assert outcome.result is Result.WITHDRAWN
         outcome = await effect.shut_down(verdict_on(holder, asked=True), holder)
@@ -614,7 +615,7 @@ def test_a_process_that_nothing_can_end_is_reported_and_not_waited_for_for_ever(
         means["identify"] = waits_in_the_driver
         began = stage.clock.passed
         try:
-            outcome = await KernelShutdown(**means, grace=60).shut_down(verdict_on(holder), holder)
+            outcome = await Shutdown(**means, grace=60).shut_down(verdict_on(holder), holder)
         finally:
             os.kill(child.pid, signal.SIGKILL)
         assert sent == [signal.SIGTERM, signal.SIGKILL]
@@ -639,7 +640,7 @@ def test_a_signal_that_is_not_permitted_is_not_waited_for(root, monkeypatch):
         monkeypatch.setattr(module, "send", lambda *_: Sent.NO_PERMISSION)
         began = stage.clock.passed
         try:
-            outcome = await KernelShutdown(**stage.means(), grace=60).shut_down(verdict_on(holder), holder)
+            outcome = await Shutdown(**stage.means(), grace=60).shut_down(verdict_on(holder), holder)
         finally:
             os.kill(child.pid, signal.SIGKILL)
         assert stage.clock.passed - began < 30
@@ -678,8 +679,8 @@ def test_what_a_survivor_starts_while_it_is_asked_to_end_is_ended_too(monkeypatc
         clock.advance(seconds)
 
     monkeypatch.setattr(module, "send", send)
-    effect = KernelShutdown(
-        kernel_manager=FakeEnding(k=1),
+    effect = Shutdown(
+        doors={OwnerKind.KERNEL: KernelDoor(FakeEnding(k=1))},
         owners=SimpleNamespace(look_again=lambda key: OWNER),
         look=devices.look,
         processes=processes,

@@ -17,6 +17,7 @@ from kernel_room import kernel_room, until
 from jupyter_gpu_guard.core.model import GpuProcess, Holder, Holding, OwnerKey, OwnerKind, OwnerState, ProcessKey
 from jupyter_gpu_guard.core.policy import Action
 from jupyter_gpu_guard.core.verdict import Code, Reason, Verdict
+from jupyter_gpu_guard.effects.doors import KernelDoor
 from jupyter_gpu_guard.sources.kernels import KernelOwners
 from jupyter_gpu_guard.sources.procfs import ProcfsProcesses
 
@@ -69,7 +70,7 @@ class Scene:
     def means(self) -> dict[str, Any]:
         """What the constructors of effects ask for."""
         return {
-            "kernel_manager": self.room.kernels,
+            "doors": {OwnerKind.KERNEL: KernelDoor(self.room.kernels)},
             "owners": self.owners,
             "look": self.devices.look,
             "processes": self.processes,

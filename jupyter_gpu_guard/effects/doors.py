@@ -1,0 +1,186 @@
+"""How each kind of owner is ended softly: by the door that Jupyter has for it, or by SIGTERM where there is none."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from signal import SIGTERM
+from typing import TYPE_CHECKING, Any, Protocol
+
+from jupyter_core.utils import ensure_async
+
+from jupyter_gpu_guard.core.model import OwnerState
+from jupyter_gpu_guard.effects.signals import Sent, send
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from jupyter_gpu_guard.core.model import Holder, Owner, OwnerKey, Process, ProcessKey
+
+
+class GoneError(Exception):
+    """There is nothing left to be ended."""
+
+
+class RefusedError(Exception):
+    """It was not ended. The text is for people."""
+
+
+class Door(Protocol):
+    """One kind of owner: how it is asked to end. Lives on the event loop, blocks nowhere.
+
+    `takes_all`: all of its tree ends with it, and not only what holds a device.
+    """
+
+    takes_all: bool
+
+    def why_not(self, holder: Holder, now: Owner, tree: Collection[ProcessKey] | None) -> str | None:
+        """What at the last look forbids to end it by a rule, or None. `tree`: its processes now; None: not known."""
+        ...
+
+    async def knock(self, owner: Owner) -> Iterable[ProcessKey]:
+        """Ask for its end. Gives the processes that were sent SIGTERM. Raises GoneError, RefusedError or anything."""
+        ...
+
+    def has(self, owner: Owner) -> bool:
+        """Whether whoever was asked still has it, so that its end is to be waited for."""
+        ...
+
+    def tidy(self, owner: Owner) -> None:
+        """Remove what it should have removed itself, once it has ended."""
+        ...
+
+
+class KernelDoor:
+    """Jupyter's own way to shut a kernel down, through its provisioner."""
+
+    takes_all = False
+
+    def __init__(self, manager: Any) -> None:
+        self._manager = manager
+
+    def why_not(self, holder: Holder, now: Owner, tree: Collection[ProcessKey] | None) -> str | None:
+        """Use of the kernel is seen without looking at its processes."""
+        del tree
+        if not now.state.is_running_a_cell or now.state is holder.owner.state:
+            return None
+        return "it is executing again" if now.state is OwnerState.EXECUTING else f"it is {now.state.value} by now"
+
+    async def knock(self, owner: Owner) -> Iterable[ProcessKey]:
+        """Have the manager shut it down."""
+        await ensure_async(self._manager.shutdown_kernel(owner.key.id, now=False))
+        return ()
+
+    def has(self, owner: Owner) -> bool:
+        """Whether the manager lists it. One with pending kernels answers before it has done anything."""
+        return owner.key.id in self._manager
+
+    def tidy(self, owner: Owner) -> None:
+        """Its manager does."""
+
+
+class TerminalDoor:
+    """Jupyter's own way to close a terminal: its shell gets SIGHUP, and later SIGINT and SIGTERM. Never SIGKILL.
+
+    `settings` are the server's: its manager may come later than this door.
+    """
+
+    takes_all = False
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+
+    def why_not(self, holder: Holder, now: Owner, tree: Collection[ProcessKey] | None) -> str | None:
+        """Whoever has started something since is at work."""
+        del now
+        if tree is None:
+            return "its processes could not be read just before"
+        return "it has started something since" if set(tree) - {*holder.tree, holder.owner.root} else None
+
+    async def knock(self, owner: Owner) -> Iterable[ProcessKey]:
+        """Have the manager close it, unless another terminal has got its name by now."""
+        manager = self._settings.get("terminal_manager")
+        if manager is None:
+            raise GoneError
+        terminal = manager.terminals.get(owner.key.id)
+        if terminal is None or (owner.root is not None and terminal.ptyproc.pid != owner.root.pid):
+            raise GoneError
+        await ensure_async(manager.terminate(owner.key.id, force=False))
+        return ()
+
+    def has(self, owner: Owner) -> bool:
+        """The manager lists it for as long as anything has the terminal open. That is not waited for."""
+        del owner
+        return False
+
+    def tidy(self, owner: Owner) -> None:
+        """Its manager does."""
+
+
+class BoardDoor:
+    """A TensorBoard gets SIGTERM, on which it ends by itself; one within the server is left to its own manager.
+
+    `info_files`: the files by which a TensorBoard says where it is.
+    """
+
+    takes_all = True
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        identify: Callable[[int], Process | None],
+        info_files: Callable[[OwnerKey], Iterable[Path]],
+    ) -> None:
+        self._settings = settings
+        self._identify = identify
+        self._info_files = info_files
+        self._left: dict[OwnerKey, tuple[Path, ...]] = {}
+
+    def why_not(self, holder: Holder, now: Owner, tree: Collection[ProcessKey] | None) -> str | None:
+        """Whoever looks at it needs it."""
+        del tree
+        if now.state is OwnerState.SERVING and holder.state is not OwnerState.SERVING:
+            return "somebody is looking at it"
+        return None
+
+    async def knock(self, owner: Owner) -> Iterable[ProcessKey]:
+        """Send SIGTERM to exactly its process, or have the manager within the server end it."""
+        if owner.root is None:
+            await self._end_inside(owner)
+            return ()
+        self._left[owner.key] = tuple(self._info_files(owner.key))
+        sent = send(owner.root, SIGTERM, self._identify)
+        if sent in (Sent.GONE, Sent.NOT_THE_SAME):
+            raise GoneError
+        if sent is not Sent.SENT:
+            raise RefusedError(f"it could not be told to end ({sent.value}); nothing else was done to it")
+        return (owner.root,)
+
+    async def _end_inside(self, owner: Owner) -> None:
+        manager = self._settings.get("tensorboard_manager")
+        name = owner.key.id.removeprefix("inside-")
+        if manager is None or owner.board is None or not owner.board.inside or name not in manager:
+            raise GoneError
+        answer = manager.terminate(name, force=True)
+        if answer is not None:
+            await ensure_async(answer)
+
+    def has(self, owner: Owner) -> bool:
+        """Nobody was asked who could still have it."""
+        del owner
+        return False
+
+    def tidy(self, owner: Owner) -> None:
+        """Remove its own info file, if it was killed before it could."""
+        root = owner.root
+        files = self._left.pop(owner.key, ())
+        if root is None:
+            return
+        process = self._identify(root.pid)
+        if process is not None and (process.key != root or not process.is_over):
+            return  # it lives, or its pid is another's by now, and so may be the file
+        for path in files:
+            with suppress(OSError, ValueError, AttributeError):
+                if not path.is_symlink() and json.loads(path.read_bytes()).get("pid") == root.pid:
+                    path.unlink()
