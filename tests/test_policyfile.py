@@ -232,7 +232,15 @@ ONE_MISTAKE = {
     ),
     "state that nobody can match": (
         "version: 1\nrules: [{name: a, match: {state: unknown}}]\n",
-        "'unknown' is not a state; write dead, executing, idle or starting",
+        "'unknown' is not a state; write at-breakpoint, dead, executing, idle, input-bound, serving, starting",
+    ),
+    "a kernel that is watched": (
+        "version: 1\nrules: [{name: a, match: {owner: kernel}, idle: {unwatched_for: 1h}}]\n",
+        "only a TensorBoard is watched; remove it, or write `owner: tensorboard`",
+    ),
+    "half-trusted estimates": (
+        "version: 1\ndefaults: {trust_estimates: maybe}\n",
+        "'maybe' is neither true nor false; write true or false",
     ),
     "absolute notebook": (
         "version: 1\nrules: [{name: a, match: {notebook: /home/ann/x.ipynb}}]\n",

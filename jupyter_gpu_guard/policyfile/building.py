@@ -57,11 +57,13 @@ def _complete(name: str, said: Settings, *, match: Match | None = None, keep: bo
             compute_below=said.compute_below.value if said.compute_below else idle.compute_below,
             memory_above=said.memory_above.value if said.memory_above else idle.memory_above,
             lasting=said.lasting.value if said.lasting else idle.lasting,
+            unwatched_for=said.unwatched_for.value if said.unwatched_for else idle.unwatched_for,
         ),
         notice=notice,
         keep_limits=KeepLimits(longest=said.longest.value) if said.longest else built_in.keep_limits,
         ladder=tuple(stage.value for stage in said.ladder) if said.ladder else usual_ladder(notice),
         keep=keep,
+        trust_estimates=said.trust_estimates.value if said.trust_estimates else built_in.trust_estimates,
     )
 
 

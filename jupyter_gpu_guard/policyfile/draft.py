@@ -28,9 +28,11 @@ class Settings:
     compute_below: Placed[float] | None = None
     memory_above: Placed[float] | None = None
     lasting: Placed[timedelta | None] | None = None
+    unwatched_for: Placed[timedelta | None] | None = None
     notice: Placed[timedelta] | None = None
     longest: Placed[timedelta] | None = None
     ladder: tuple[Placed[Stage], ...] | None = None
+    trust_estimates: Placed[bool] | None = None
 
     def over(self, earlier: Settings) -> Settings:
         """These settings, and for what they leave open those of `earlier`."""

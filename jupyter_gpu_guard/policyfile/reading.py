@@ -25,14 +25,15 @@ MOST_SHUTDOWNS = 1_000_000
 
 # Where a key belongs that people often write one level too high or too low.
 _HOMES = {
-    **dict.fromkeys(("compute_below", "memory_above", "for"), "idle"),
+    **dict.fromkeys(("compute_below", "memory_above", "for", "unwatched_for"), "idle"),
     **dict.fromkeys(("owner", "notebook", "kernelspec", "device", "state"), "match"),
     **dict.fromkeys(("do", "after"), "a stage of ladder"),
     **dict.fromkeys(("shutdowns_per_hour", "shutdowns_per_tick"), "belts"),
-    **dict.fromkeys(("idle", "notice", "keep", "ladder"), "defaults or a rule"),
+    **dict.fromkeys(("idle", "notice", "keep", "ladder", "trust_estimates"), "defaults or a rule"),
     **dict.fromkeys(("mode", "belts", "defaults", "rules"), "the top level of the file"),
     "longest": "keep",
 }
+_SETTINGS = ("idle", "notice", "keep", "ladder", "trust_estimates")
 _SHAPES = {MappingNode: "a mapping of keys to values", SequenceNode: "a list", ScalarNode: "a single value"}
 
 
@@ -62,7 +63,7 @@ class Reader:
         belts = self._section(keys.get("belts"), "belts", ("shutdowns_per_hour", "shutdowns_per_tick"))
         draft.shutdowns_per_hour = self._count(belts.get("shutdowns_per_hour"))
         draft.shutdowns_per_tick = self._count(belts.get("shutdowns_per_tick"))
-        defaults = self._section(keys.get("defaults"), "defaults", ("idle", "notice", "keep", "ladder"))
+        defaults = self._section(keys.get("defaults"), "defaults", _SETTINGS)
         draft.defaults = self._settings(defaults)
         for item in self._items(keys.get("rules"), "rules", empty_is_fine=True):
             if rule := self._rule(item):
@@ -70,7 +71,7 @@ class Reader:
         return draft
 
     def _rule(self, node: Node) -> RuleDraft | None:
-        keys = self._mapping(node, "a rule", ("name", "match", "keep", "idle", "notice", "ladder"))
+        keys = self._mapping(node, "a rule", ("name", "match", *_SETTINGS))
         if keys is None:
             return None
         if (name := self._name(node, keys.get("name"))) is None:
@@ -81,13 +82,16 @@ class Reader:
             right = "write `keep: true` to leave alone what matches, or `keep: {longest: 8h}`"
             self._say(keep, f"{keep.value!r} is not a way to keep", right)
         if keeps:
-            for other in ("idle", "notice", "ladder"):
+            for other in ("idle", "notice", "ladder", "trust_estimates"):
                 if (node_of_other := keys.get(other)) is not None:
                     what = f"{other!r} has no effect beside `keep: true`"
                     self._say(node_of_other, what, f"remove {other!r}, or remove `keep: true`")
         said = {key: value for key, value in keys.items() if not (keeps and key == "keep")}
         noted = len(self._problems)
         match = self._match(keys.get("match"))
+        watched = _within(keys.get("idle"), "unwatched_for")
+        if watched is not None and match.owner not in {None, OwnerKind.TENSORBOARD}:
+            self._say(watched, "only a TensorBoard is watched", "remove it, or write `owner: tensorboard`")
         whole = len(self._problems) == noted
         return RuleDraft(name.value, name.place, match if whole else None, keeps, self._settings(said))
 
@@ -127,15 +131,17 @@ class Reader:
         return glob.value
 
     def _settings(self, keys: dict[str, Node]) -> Settings:
-        idle = self._section(keys.get("idle"), "idle", ("compute_below", "memory_above", "for"))
+        idle = self._section(keys.get("idle"), "idle", ("compute_below", "memory_above", "for", "unwatched_for"))
         keep = self._section(keys.get("keep"), "keep", ("longest",))
         return Settings(
             compute_below=self._quantity(idle.get("compute_below"), _share),
             memory_above=self._quantity(idle.get("memory_above"), _memory),
             lasting=self._quantity(idle.get("for"), lasting),
+            unwatched_for=self._quantity(idle.get("unwatched_for"), lasting),
             notice=self._quantity(keys.get("notice"), _span),
             longest=self._quantity(keep.get("longest"), _span),
             ladder=self._ladder(keys["ladder"]) if "ladder" in keys else None,
+            trust_estimates=self._yes_or_no(keys.get("trust_estimates")),
         )
 
     def _ladder(self, node: Node) -> tuple[Placed[Stage], ...]:
@@ -230,6 +236,13 @@ class Reader:
             self._say(node, f"{scalar.value!r} is not {name}", suggestion(scalar.value, known))
         return known.get(scalar.value)
 
+    def _yes_or_no(self, node: Node | None) -> Placed[bool] | None:
+        if node is None or (scalar := self._scalar(node, "a yes or no", "write true or false")) is None:
+            return None
+        if scalar.value not in {"true", "false"}:
+            self._say(node, f"{scalar.value!r} is neither true nor false", "write true or false")
+        return Placed(scalar.value == "true", self._place(node))
+
     def _count(self, node: Node | None) -> int | None:
         if node is None or (scalar := self._scalar(node, "a number of shutdowns", "write for example 20")) is None:
             return None
@@ -294,6 +307,11 @@ def _memory(text: str) -> float:
     if memory <= 0:
         raise QuantityError(f"{text!r} would count what holds no GPU memory at all", "write for example 512MiB")
     return memory
+
+
+def _within(node: Node | None, key: str) -> Node | None:
+    pairs = node.value if isinstance(node, MappingNode) else ()
+    return next((value for name, value in pairs if isinstance(name, ScalarNode) and name.value == key), None)
 
 
 def _is_empty(node: Node) -> bool:

@@ -27,6 +27,7 @@ from jupyter_gpu_guard.core.window import minute_compute
 from jupyter_gpu_guard.guard import Published
 
 from .wire import (
+    WireBoard,
     WireDevice,
     WireExplanation,
     WireGap,
@@ -121,6 +122,7 @@ def _device(device: Device, state: Published) -> WireDevice:
         index=device.index,
         name=device.name,
         mig=device.mig,
+        part_of=device.part_of,
         state=device.state.value,
         **_pair("memory_total_bytes", device.memory_total),
         **_pair("memory_used_bytes", device.memory_used),
@@ -133,9 +135,13 @@ def _device(device: Device, state: Published) -> WireDevice:
 
 def _unattributed(device: Device, state: Published) -> Reading:
     """Used, less what the driver reserves for itself, less all that is listed. Never spread over notebooks."""
+    if device.state is DeviceState.SUSPENDED:
+        return Unknown(Why.SUSPENDED)
     if state.snapshot is None or state.snapshot.missed("devices") or device.state is not DeviceState.OK:
         return Unknown(Why.NOT_READ)
-    listed = total(client.memory for client in state.snapshot.clients if client.device == device.uuid)
+    # What is on an instance is on the GPU that it is cut from.
+    places = {device.uuid, *(part.uuid for part in state.snapshot.devices if part.part_of == device.uuid)}
+    listed = total(client.memory for client in state.snapshot.clients if client.device in places)
     known = (device.memory_used, device.memory_reserved, listed)
     if unknown := next((value for value in known if not is_known(value)), None):
         return unknown
@@ -148,6 +154,8 @@ def _process(row: GpuProcess) -> WireProcess:
         pid=row.key.pid,
         started_at=row.started_at,
         device=row.device,
+        type=row.type,
+        evidence=row.evidence.value,
         **_pair("memory_bytes", row.memory),
         **_pair("compute_percent", row.compute),
     )
@@ -156,6 +164,7 @@ def _process(row: GpuProcess) -> WireProcess:
 def _holding(holding: Holding) -> WireHolding:
     return WireHolding(
         device=holding.device,
+        evidence=holding.evidence.value,
         processes=[_process(row) for row in holding.processes],
         **_pair("memory_bytes", holding.memory),
         **_pair("compute_percent", holding.compute),
@@ -183,7 +192,7 @@ def _holder(holder: Holder, state: Published) -> WireHolder:
         name=owner.name,
         notebook=owner.notebook,
         kernelspec=owner.kernelspec,
-        state=owner.state.value,
+        state=holder.state.value,
         idle_seconds=verdict.idle_for if verdict else None,
         started_at=owner.started_at,
         longest_keep_seconds=_longest_keep(holder, state),
@@ -192,8 +201,33 @@ def _holder(holder: Holder, state: Published) -> WireHolder:
         protections=[protection.value for protection in verdict.protections] if verdict else [],
         lease=lease_to_wire(lease) if lease is not None else None,
         leftovers=[_process(row) for row in holder.leftovers],
+        estimated=holder.estimated,
+        failed=owner.failed,
+        died=owner.died,
+        tree_size=len(holder.tree) if owner.root is not None and holder.unknown is None else None,
+        board=_board(holder, state),
         **_pair("memory_bytes", holder.memory),
         **_pair("compute_percent", minute_compute(state.windows.get(key), holder)),
+    )
+
+
+def _board(holder: Holder, state: Published) -> WireBoard | None:
+    board, window, activity = holder.owner.board, state.windows.get(holder.owner.key), holder.activity
+    if board is None:
+        return None
+    starter = next((h.owner for h in state.attribution.holders if h.owner.key == board.started_by), None)
+    unwatched = None
+    if window is not None and activity is not None:
+        unwatched = window.at - (window.began if window.visited_at is None else window.visited_at)
+    return WireBoard(
+        log_dir=board.log_dir,
+        port=board.port,
+        started_by=None if board.started_by is None else str(board.started_by),
+        started_by_name=None if starter is None else starter.notebook or starter.name,
+        watchers=None if activity is None else activity.visitors,
+        unwatched_seconds=unwatched,
+        duplicate=board.duplicate,
+        inside=board.inside,
     )
 
 

@@ -154,7 +154,7 @@ def seen_idle(story: Story, number: int, act: Act) -> float:
     """
     pictures, name = story.film, act.verdict.owner.id
     below = act.rule.idle.compute_below
-    running = act.holder.owner.state is OwnerState.EXECUTING
+    running = act.holder.state not in {OwnerState.IDLE, OwnerState.STARTING, OwnerState.DEAD, OwnerState.UNKNOWN}
 
     def is_quiet(n: int) -> bool:
         moment, look = story.moments[n], story.moments[n].kernels[name]
