@@ -35,6 +35,7 @@ FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shar
 
 CURRENT: tuple[str, ...] = ()
 ONLY_V2 = ("-DSTANDIN_ONLY_V2",)  # a driver from before the _v3 process lists
+ONLY_V1 = (*ONLY_V2, "-DSTANDIN_ONLY_V1")  # and one from before those of _v2
 
 
 def build(switches: tuple[str, ...] = CURRENT) -> Path:

@@ -6,13 +6,11 @@
  * silent or differs. "Ours:" marks a choice of this file that no test should take for a fact about drivers.
  *
  * Built with -DSTANDIN_ONLY_V2 it is an old driver: process lists only as _v2, memory only as v1, and none of the
- * newer calls.
+ * newer calls. With -DSTANDIN_ONLY_V1 as well the lists are of the first form alone.
  */
 #define _GNU_SOURCE
-#define NVML_NO_UNVERSIONED_FUNC_DEFS
-#include <nvml.h>
+#include "standin.h"
 
-#include "declared.h"
 #include "fuzz.h"
 #include "ring.h"
 
@@ -22,13 +20,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-/* Ours: what the driver keeps for itself. simulated_gpu.py and the process that declares use the same share. */
-#define RESERVED(total) ((total) / 160)
-
-struct nvmlDevice_st {
-    struct device declared;
-};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct nvmlDevice_st devices[MAX_DEVICES];
@@ -60,7 +51,7 @@ static const struct {
     {"UNKNOWN", NVML_ERROR_UNKNOWN, "Unknown Error"},
 };
 
-static nvmlReturn_t code_of(const char *name) {
+nvmlReturn_t code_of(const char *name) {
     for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
         if (strcmp(answers[i].name, name) == 0) {
             return answers[i].code;
@@ -89,19 +80,23 @@ static nvmlReturn_t enter(int scope, const char *function) {
     return (nvmlReturn_t)fuzz_error(function);
 }
 
-static nvmlReturn_t leave(nvmlReturn_t answer) {
+nvmlReturn_t leave(nvmlReturn_t answer) {
     pthread_mutex_unlock(&lock);
     return answer;
 }
 
-static nvmlReturn_t enter_system(const char *function) {
+nvmlReturn_t enter_system(const char *function) {
     nvmlReturn_t answer = enter(SCOPE_GLOBAL, function);
     return answer != NVML_SUCCESS ? answer : users == 0 ? NVML_ERROR_UNINITIALIZED : NVML_SUCCESS;
 }
 
-static nvmlReturn_t enter_device(nvmlDevice_t device, const char *function, int *index) {
+nvmlReturn_t enter_device(nvmlDevice_t device, const char *function, int *index, int *instance) {
     bool valid = device >= devices && device < devices + MAX_DEVICES;
     *index = valid ? (int)(device - devices) : SCOPE_GLOBAL;
+    *instance = WHOLE;
+    if (!valid) {
+        valid = is_instance_handle(device, index, instance);
+    }
     nvmlReturn_t answer = enter(*index, function);
     if (answer != NVML_SUCCESS) {
         return answer;
@@ -109,32 +104,18 @@ static nvmlReturn_t enter_device(nvmlDevice_t device, const char *function, int 
     if (users == 0) {
         return NVML_ERROR_UNINITIALIZED;
     }
-    if (!valid || (size_t)*index >= device_count) {
-        return NVML_ERROR_INVALID_ARGUMENT;
+    if (!valid || (size_t)*index >= device_count || (*instance != WHOLE && *instance >= instances_on(*index))) {
+        return NVML_ERROR_INVALID_ARGUMENT; /* Header: the handle of an instance that is gone is invalid */
     }
     /* Known: every call for a device that fell off the bus says so, also those that need no bus. */
     return fault_is_on(*index, "lost", function, NULL) ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
 }
 
-#define SYSTEM                                             \
-    do {                                                   \
-        nvmlReturn_t refusal = enter_system(__func__);     \
-        if (refusal != NVML_SUCCESS) return leave(refusal); \
-    } while (0)
+const struct device *declared_as(int index) {
+    return &devices[index].declared;
+}
 
-#define DEVICE(handle)                                              \
-    int index;                                                      \
-    do {                                                            \
-        nvmlReturn_t refusal = enter_device(handle, __func__, &index); \
-        if (refusal != NVML_SUCCESS) return leave(refusal);          \
-    } while (0)
-
-#define NEED(condition)                                                  \
-    do {                                                                 \
-        if (!(condition)) return leave(NVML_ERROR_INVALID_ARGUMENT);      \
-    } while (0)
-
-static nvmlReturn_t give_text(char *buffer, unsigned length, const char *text) {
+nvmlReturn_t give_text(char *buffer, unsigned length, const char *text) {
     if (buffer == NULL) {
         return NVML_ERROR_INVALID_ARGUMENT;
     }
@@ -147,26 +128,28 @@ static nvmlReturn_t give_text(char *buffer, unsigned length, const char *text) {
 
 /* ---- what a device holds and does ---- */
 
-static unsigned long long total_of(int index) {
-    return devices[index].declared.memory_total;
+/* Ours: instances share the memory of their device evenly. */
+static unsigned long long total_of(int index, int instance) {
+    unsigned long long total = declared_as(index)->memory_total;
+    return instance == WHOLE ? total : total / (unsigned)instances_on(index);
 }
 
-static unsigned long long allocated_on(int index) {
+static unsigned long long allocated_on(int index, int instance) {
     size_t count;
-    unsigned long long sum = 0, most = total_of(index) - RESERVED(total_of(index));
+    unsigned long long sum = 0, most = total_of(index, instance) - RESERVED(total_of(index, instance));
     const struct client *clients = declared_clients(&count);
     for (size_t i = 0; i < count; i++) {
-        sum += clients[i].memory[index];
+        sum += is_on(&clients[i], index, instance) ? clients[i].memory[index] : 0;
     }
     return sum < most ? sum : most;
 }
 
-static double percent_on(int index, long long from, long long to) {
+double percent_on(int index, int instance, long long from, long long to) {
     size_t count;
     double sum = 0;
     const struct client *clients = declared_clients(&count);
     for (size_t i = 0; i < count; i++) {
-        sum += mean_percent(&clients[i], (unsigned)index, from, to);
+        sum += is_on(&clients[i], index, instance) ? mean_percent(&clients[i], (unsigned)index, from, to) : 0;
     }
     return sum < 100 ? sum : 100;
 }
@@ -174,7 +157,7 @@ static double percent_on(int index, long long from, long long to) {
 /* Ours: over the last second; the header allows periods from 1/6 to 1 second. */
 static double percent_now(int index) {
     long long now = monotonic_us();
-    return percent_on(index, now - 1000000, now);
+    return percent_on(index, WHOLE, now - 1000000, now);
 }
 
 /* ---- process lists ---- */
@@ -184,7 +167,7 @@ struct list {
     size_t count, room;
 };
 
-static void add_row(struct list *list, unsigned pid, unsigned long long memory) {
+static void add_row(struct list *list, unsigned pid, unsigned long long memory, int instance) {
     if (list->count == list->room) {
         list->room = list->room ? list->room * 2 : 64;
         list->rows = realloc(list->rows, list->room * sizeof *list->rows);
@@ -195,13 +178,14 @@ static void add_row(struct list *list, unsigned pid, unsigned long long memory) 
     list->rows[list->count++] = (nvmlProcessInfo_v2_t){
         .pid = pid,
         .usedGpuMemory = memory,
-        .gpuInstanceId = 0xFFFFFFFF, /* Header: when MIG is off */
-        .computeInstanceId = 0xFFFFFFFF,
+        .gpuInstanceId = instance == WHOLE ? 0xFFFFFFFF : (unsigned)instance + 1, /* Header: when MIG is off */
+        .computeInstanceId = instance == WHOLE ? 0xFFFFFFFF : 0,
     };
 }
 
-static nvmlReturn_t list_processes(int index, int kind, const char *function, unsigned *count,
-                                   nvmlProcessInfo_v2_t *rows) {
+/* `record` is how many bytes a row takes: the first form of the lists has no instances. */
+static nvmlReturn_t list_processes(int index, int instance, int kind, const char *function, unsigned *count,
+                                   void *rows, size_t record) {
     static struct list list; /* under the lock */
     size_t clients;
     list.count = 0;
@@ -212,20 +196,21 @@ static nvmlReturn_t list_processes(int index, int kind, const char *function, un
     /* Header: under WDDM the memory of a process is never available. Known: under WSL2 likewise. */
     bool not_available = fault_is_on(index, "memory_not_available", function, NULL);
     for (size_t i = 0; i < clients && !hidden; i++, client++) {
-        if ((client->kinds & kind) && (client->present & 1U << index) && client->reported_pid != 0) {
+        if ((client->kinds & kind) && (client->present & 1U << index) && client->reported_pid != 0 &&
+            is_on(client, index, instance)) {
             add_row(&list, client->reported_pid,
                     not_available ? (unsigned long long)NVML_VALUE_NOT_AVAILABLE
                     : no_memory || client->memory_lost ? 0
-                                                       : client->memory[index]);
+                                                       : client->memory[index],
+                    instance);
         }
     }
     if (kind == COMPUTE && fault_is_on(index, "bad_list", function, NULL)) {
-        /* Known: some 535 drivers used a longer structure under the same version, so that later rows were garbage. */
-        add_row(&list, 0, 0);
-        add_row(&list, 4242, total_of(index) * 2);
+        add_row(&list, 0, 0, WHOLE);
+        add_row(&list, 4242, declared_as(index)->memory_total * 2, WHOLE);
     }
     if (list.count > 0 && fuzz_strikes()) {
-        add_row(&list, list.rows[0].pid, list.rows[0].usedGpuMemory);
+        add_row(&list, list.rows[0].pid, list.rows[0].usedGpuMemory, instance);
     }
     for (size_t i = 0; i < list.count; i++) {
         list.rows[i].pid = fuzz_pid(list.rows[i].pid);
@@ -242,15 +227,19 @@ static nvmlReturn_t list_processes(int index, int kind, const char *function, un
         return NVML_ERROR_INVALID_ARGUMENT;
     }
     *count = fuzz_count((unsigned)list.count); /* Header: the size query says SUCCESS only if there are none */
+    /* Known: some 535 drivers used a longer structure under the same version, so that later rows were garbage. */
+    char longer[64];
+    size_t stride = fault_is_on(index, "long_rows", function, longer) ? (size_t)atoi(longer) : record;
     for (size_t i = 0; i < list.count; i++) {
-        rows[i] = list.rows[i];
+        memset((char *)rows + i * stride, 0, stride);
+        memcpy((char *)rows + i * stride, &list.rows[i], record);
     }
     return NVML_SUCCESS;
 }
 
 /* ---- samples ---- */
 
-static long long offset_us(void) {
+long long offset_us(void) {
     char argument[64];
     return clock_offset_us + (fault_is_on(SCOPE_GLOBAL, "clock_offset_us", "", argument) ? atoll(argument) : 0);
 }
@@ -265,10 +254,6 @@ static unsigned size_of(int index, const char *function, size_t count) {
     static unsigned times; /* under the lock */
     bool too_few = fault_is_on(index, "born", function, NULL) && times++ % 3 == 0;
     return fuzz_count((unsigned)count - too_few);
-}
-
-static bool is_mig(int index) {
-    return fault_is_on(index, "mig", "", NULL);
 }
 
 /* ---- the ABI: only what is below is exported ---- */
@@ -378,12 +363,22 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device) {
 
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned length) {
     DEVICE(device);
-    return leave(give_text(name, length, devices[index].declared.name));
+    if (instance != WHOLE) {
+        char full[160];
+        snprintf(full, sizeof full, "%s MIG 1g.10gb", declared_as(index)->name);
+        return leave(give_text(name, length, full));
+    }
+    return leave(give_text(name, length, declared_as(index)->name));
 }
 
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned length) {
     DEVICE(device);
-    return leave(give_text(uuid, length, devices[index].declared.uuid));
+    if (instance != WHOLE) {
+        char full[128];
+        snprintf(full, sizeof full, "MIG-%s-%d", declared_as(index)->uuid + strlen("GPU-"), instance);
+        return leave(give_text(uuid, length, full));
+    }
+    return leave(give_text(uuid, length, declared_as(index)->uuid));
 }
 
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *number) {
@@ -401,8 +396,8 @@ nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned *minor) {
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) {
     DEVICE(device);
     NEED(memory);
-    memory->total = FUZZED(total_of(index));
-    memory->used = FUZZED(RESERVED(total_of(index)) + allocated_on(index));
+    memory->total = FUZZED(total_of(index, instance));
+    memory->used = FUZZED(RESERVED(total_of(index, instance)) + allocated_on(index, instance));
     memory->free = memory->total - memory->used;
     return leave(NVML_SUCCESS);
 }
@@ -415,9 +410,9 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
     if (memory->version != nvmlMemory_v2) {
         return leave(NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
     }
-    memory->total = FUZZED(total_of(index));
-    memory->reserved = FUZZED(RESERVED(total_of(index)));
-    memory->used = FUZZED(allocated_on(index));
+    memory->total = FUZZED(total_of(index, instance));
+    memory->reserved = FUZZED(RESERVED(total_of(index, instance)));
+    memory->used = FUZZED(allocated_on(index, instance));
     memory->free = memory->total - memory->reserved - memory->used;
     return leave(NVML_SUCCESS);
 }
@@ -439,6 +434,9 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
 nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t sensor, unsigned *celsius) {
     DEVICE(device);
     NEED(celsius && sensor == NVML_TEMPERATURE_GPU);
+    if (instance != WHOLE) {
+        return leave(NVML_ERROR_NOT_SUPPORTED); /* Ours: there is one for the whole device */
+    }
     *celsius = FUZZED(30 + (unsigned)(percent_now(index) * 0.4));
     return leave(NVML_SUCCESS);
 }
@@ -447,6 +445,9 @@ nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensor
 nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_t *temperature) {
     DEVICE(device);
     NEED(temperature && temperature->sensorType == NVML_TEMPERATURE_GPU);
+    if (instance != WHOLE) {
+        return leave(NVML_ERROR_NOT_SUPPORTED); /* Ours: there is one for the whole device */
+    }
     if (temperature->version != nvmlTemperature_v1) {
         return leave(NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
     }
@@ -458,22 +459,17 @@ nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_t *t
 nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned *milliwatts) {
     DEVICE(device);
     NEED(milliwatts);
+    if (instance != WHOLE) {
+        return leave(NVML_ERROR_NOT_SUPPORTED); /* Ours: there is one for the whole device */
+    }
     *milliwatts = FUZZED(60000 + (unsigned)(percent_now(index) * 6000));
     return leave(NVML_SUCCESS);
 }
 
 nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *current, unsigned *pending) {
     DEVICE(device);
-    NEED(current && pending);
+    NEED(current && pending && instance == WHOLE);
     *current = *pending = is_mig(index) ? NVML_DEVICE_MIG_ENABLE : NVML_DEVICE_MIG_DISABLE;
-    return leave(NVML_SUCCESS);
-}
-
-/* Known: off until an administrator switches it on. */
-nvmlReturn_t nvmlDeviceGetAccountingMode(nvmlDevice_t device, nvmlEnableState_t *mode) {
-    DEVICE(device);
-    NEED(mode);
-    *mode = NVML_FEATURE_DISABLED;
     return leave(NVML_SUCCESS);
 }
 
@@ -481,12 +477,25 @@ nvmlReturn_t nvmlDeviceGetAccountingMode(nvmlDevice_t device, nvmlEnableState_t 
     nvmlReturn_t nvmlDeviceGet##kind_name##RunningProcesses_##version(nvmlDevice_t device, unsigned *count,        \
                                                                       nvmlProcessInfo_v2_t *infos) {               \
         DEVICE(device);                                                                                            \
-        return leave(list_processes(index, kind, __func__, count, infos));                                         \
+        return leave(list_processes(index, instance, kind, __func__, count, infos, sizeof *infos));                \
     }
 
+/* Header: the first form has no version in its name. */
+#define FIRST_LIST(kind_name, kind)                                                                                \
+    nvmlReturn_t nvmlDeviceGet##kind_name##RunningProcesses(nvmlDevice_t device, unsigned *count,                  \
+                                                            nvmlProcessInfo_v1_t *infos) {                         \
+        DEVICE(device);                                                                                            \
+        return leave(list_processes(index, instance, kind, __func__, count, infos, sizeof *infos));                \
+    }
+
+FIRST_LIST(Compute, COMPUTE)
+FIRST_LIST(Graphics, GRAPHICS)
+FIRST_LIST(MPSCompute, MPS)
+#ifndef STANDIN_ONLY_V1
 LIST(Compute, COMPUTE, v2)
 LIST(Graphics, GRAPHICS, v2)
 LIST(MPSCompute, MPS, v2)
+#endif
 #ifndef STANDIN_ONLY_V2
 LIST(Compute, COMPUTE, v3)
 LIST(Graphics, GRAPHICS, v3)

@@ -7,105 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jupyter_gpu_guard.core.model import DeviceState, Gap, GpuClient, Reading, Unknown, Why, is_known
-from jupyter_gpu_guard.kernel.simulated_gpu import FOR_EVER, Declaration, Load, declare_for, now_us
+from jupyter_gpu_guard.core.model import DeviceState, Gap, Unknown, Why, is_known
+from jupyter_gpu_guard.kernel.simulated_gpu import Declaration, declare_for, now_us
 from jupyter_gpu_guard.protocols import DevicesSeen
 from jupyter_gpu_guard.sources.nvml import NvmlDevices
-from jupyter_gpu_guard.sources.simulated import DEFAULT_DEVICES
 from tests.driver import ONLY_V2, GpuProgram, StandIn, until
-from tests.driver.apart import NvmlApart
+from tests.driver.scene import BUSY, FIRST, GIB, SECOND, busy, client, next_reading, settled, why
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
-FIRST, SECOND = (device.uuid for device in DEFAULT_DEVICES)
-GIB = 2**30
-BUSY = 70
-
-
-@pytest.fixture
-def driver(tmp_path: Path) -> StandIn:
-    """A driver with two devices."""
-    return StandIn(tmp_path / "driver")
-
-
-@pytest.fixture
-def open_nvml(driver: StandIn) -> Iterator[Callable[..., NvmlApart]]:
-    """Opens `NvmlDevices` in a process of its own."""
-    opened: list[NvmlApart] = []
-
-    def open_nvml(environment: dict[str, str] | None = None, **options: object) -> NvmlApart:
-        opened.append(NvmlApart(environment or driver.environment(), **options))
-        return opened[-1]
-
-    yield open_nvml
-    for apart in opened:
-        apart.bury()
-
-
-@pytest.fixture
-def nvml(open_nvml: Callable[..., NvmlApart]) -> NvmlApart:
-    """`NvmlDevices` as on a host."""
-    return open_nvml()
-
-
-@pytest.fixture
-def programs(driver: StandIn) -> Iterator[list[GpuProgram]]:
-    """Two processes: the first idle on the first device, the second busy on the second one."""
-    programs = [GpuProgram(driver.folder), GpuProgram(driver.folder)]
-    declare_for(programs[0].pid, Declaration({0: 2 * GIB}), driver.folder)
-    declare_for(programs[1].pid, Declaration({1: 4 * GIB}, (busy(1),)), driver.folder)
-    yield programs
-    for program in programs:
-        program.bury()
-
-
-@pytest.fixture
-def idle(programs: list[GpuProgram]) -> int:
-    """The pid of the process that holds 2 GiB of the first device and does nothing."""
-    return programs[0].pid
-
-
-@pytest.fixture
-def busy_one(programs: list[GpuProgram]) -> int:
-    """The pid of the process that holds 4 GiB of the second device and computes all the time."""
-    return programs[1].pid
-
-
-def busy(device: int) -> Load:
-    """Work that began long ago."""
-    return Load(device, now_us() - 30_000_000, FOR_EVER, BUSY)
-
-
-def client(seen: DevicesSeen, pid: int) -> GpuClient:
-    """The one client with this pid."""
-    (found,) = [client for client in seen.clients if client.pid == pid]
-    return found
-
-
-def why(reading: Reading) -> Why | None:
-    """Why it is not known; None: it is."""
-    return None if is_known(reading) else reading.why
-
-
-def settled(nvml: NvmlApart, pid: int, right: Callable[[Reading], bool]) -> GpuClient:
-    """Read on, five seconds by its clock each time, until the compute of `pid` is right."""
-    seen: list[DevicesSeen] = []
-
-    def look() -> bool:
-        nvml.ahead += 5
-        seen.append(nvml.read())
-        return right(client(seen[-1], pid).compute)
-
-    until(look)
-    return client(seen[-1], pid)
-
-
-def next_reading(nvml: NvmlApart) -> DevicesSeen:
-    """A reading five seconds later."""
-    nvml.ahead += 5
-    return nvml.read()
+    from tests.driver.apart import NvmlApart
 
 
 # ---- absence is idle only if the driver says so ----
@@ -376,12 +289,12 @@ def test_in_a_container_pids_of_the_host_are_nobody(
 
 
 def test_with_mig_compute_is_not_measured(nvml: NvmlApart, driver: StandIn, idle: int, busy_one: int) -> None:
-    """The device says that it is divided; its memory and processes are still there."""
-    driver.fault("0 mig")
+    """Of no process, and not of the device either; memory and processes are still there."""
+    driver.fault("0 mig none")
     nvml.read()
     seen = next_reading(nvml)
     assert [device.mig for device in seen.devices] == [True, False]
-    assert why(seen.devices[0].compute) is Why.NOT_SUPPORTED
+    assert (why(seen.devices[0].compute), why(seen.devices[0].overall)) == (Why.NOT_SUPPORTED, Why.NOT_SUPPORTED)
     assert why(client(seen, idle).compute) is Why.NOT_SUPPORTED
     assert client(seen, idle).memory == 2 * GIB
     assert is_known(client(seen, busy_one).compute)
