@@ -142,14 +142,16 @@ class Observer:
             except Exception as error:  # noqa: BLE001
                 gaps.append(Gap("marks", f"the environment of processes could not be read: {error}"))
         now = snapshot.taken_at.monotonic
+        trees, ports = _to_look_into(snapshot, before)
         due = self._active_at is None or now - self._active_at >= self._activity_every
-        if self._activity is not None and due:
-            trees, ports = _to_look_into(snapshot, before)
+        if not trees:
+            self._active, self._active_at = {}, None
+        elif self._activity is not None and (due or trees.keys() - self._active.keys()):
             try:
                 self._active = await self._activity(trees, ports)
-                self._active_at = now if trees else None
+                self._active_at = now
             except Exception as error:  # noqa: BLE001
-                self._active = {}
+                self._active, self._active_at = {}, None
                 gaps.append(Gap("activity", f"what processes do apart from GPUs could not be read: {error}"))
         return replace(snapshot, marks=marks, activity=self._active, gaps=(*snapshot.gaps, *gaps))
 

@@ -47,9 +47,12 @@ class FakeObserver:
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
         self.alive = True
+        self.begins = False
+        self.asked = self.looks = 0
 
     async def observe(self, before: Attribution) -> Snapshot:
         """What there is now."""
+        self.looks += 1
         return Snapshot(
             taken_at=self.clock.now(),
             devices=(Device("GPU-0", 0, "Fake", 80 * 2.0**30, 2 * 2.0**30),),
@@ -58,9 +61,15 @@ class FakeObserver:
             owners=(Owner(KEY, "a.ipynb", ROOT, OwnerState.IDLE, "a.ipynb"),) if self.alive else (),
         )
 
+    async def reached(self, there):
+        """Until `there` says that it has come so far."""
+        while not there(self):  # noqa: ASYNC110 - it counts, and has nobody to tell
+            await asyncio.sleep(0.001)
+
     async def stirs(self) -> bool:
-        """Nothing ever begins."""
-        return False
+        """What a test says."""
+        self.asked += 1
+        return self.asked > 5 and self.begins
 
 
 class FakeEnforcer:
@@ -95,7 +104,7 @@ class FakeEnforcer:
 class Scene:
     """A guard over one idle kernel."""
 
-    def __init__(self, folder) -> None:
+    def __init__(self, folder, **more) -> None:
         self.clock = FakeClock()
         self.observer = FakeObserver(self.clock)
         self.enforcer = FakeEnforcer(self.observer)
@@ -107,6 +116,7 @@ class Scene:
             clock=self.clock,
             policy=POLICY,
             log=logging.getLogger("test"),
+            **more,
         )
 
     async def pass_time(self, seconds: int) -> None:
@@ -188,5 +198,23 @@ def test_a_server_that_ends_finishes_what_it_has_begun(tmp_path):
         await scene.guard.close()
         assert scene.enforcer.done == [Action.WARN, Action.SHUTDOWN]
         assert [outcome.result for outcome in scene.guard.published.outcomes] == [Result.DONE]
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("alive", [True, False], ids=["somebody", "nobody"])
+def test_while_nobody_is_on_a_device_the_guard_rests(tmp_path, alive):
+    """It looks at the devices again when something begins, and not before; while somebody is there it goes on."""
+
+    async def play():
+        scene = Scene(tmp_path, interval=0.001, resting_interval=3600)
+        scene.observer.alive = alive
+        running = asyncio.create_task(scene.guard.run())
+        await scene.observer.reached(lambda it: it.looks >= 20 or it.asked >= 20)
+        looks = scene.observer.looks
+        scene.observer.begins = True
+        await scene.observer.reached(lambda it: it.looks > looks)
+        running.cancel()
+        assert (looks == 1) is not alive
 
     asyncio.run(play())

@@ -1,0 +1,175 @@
+"""What the Observer puts together, and what becomes of a source that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+from fake_clock import NOON, FakeClock
+from fake_processes import FakeProcesses
+
+from jupyter_gpu_guard.core.attribute import attribute
+from jupyter_gpu_guard.core.model import (
+    Activity,
+    Device,
+    GpuClient,
+    Mark,
+    Owner,
+    OwnerKey,
+    OwnerKind,
+    OwnerState,
+    Process,
+    ProcessKey,
+)
+from jupyter_gpu_guard.observe import Observer
+from jupyter_gpu_guard.protocols import DevicesSeen
+
+KERNEL, ALIEN = ProcessKey(100, 1000), ProcessKey(300, 3000)
+BOARD = ProcessKey(200, 2000)
+KEY, BOARD_KEY = OwnerKey(OwnerKind.KERNEL, "a"), OwnerKey(OwnerKind.TENSORBOARD, "b")
+GPU = Device("GPU-0", 0, "Fake", 80 * 2.0**30, 2 * 2.0**30)
+
+
+class FakeGpu:
+    """One device with the pids in `on` on it."""
+
+    simulated = False
+
+    def __init__(self) -> None:
+        self.on = [KERNEL.pid]
+
+    def read(self) -> DevicesSeen:
+        """Who is on it."""
+        return DevicesSeen((GPU,), tuple(GpuClient("GPU-0", pid, 2.0**30, 0.0) for pid in self.on))
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class FakeOwners:
+    """One kernel and one TensorBoard."""
+
+    def __init__(self) -> None:
+        self.state = OwnerState.IDLE
+        self.used_at: float | None = None
+        self.fails = False
+
+    async def read(self, processes=None):
+        """Both, unless told to fail."""
+        if self.fails:
+            raise OSError("out of files")
+        return (
+            Owner(KEY, "a.ipynb", KERNEL, self.state, used_at=self.used_at, own_ports=frozenset({5000})),
+            Owner(BOARD_KEY, "TensorBoard", BOARD, OwnerState.IDLE),
+        )
+
+
+class FakeInsight:
+    """Says what it was asked for, and answers the same each time."""
+
+    def __init__(self) -> None:
+        self.marked: list[set[ProcessKey]] = []
+        self.looked: list[tuple[dict, dict]] = []
+        self.threads: set[threading.Thread] = set()
+        self.fails = False
+
+    def marks(self, keys):
+        """A mark for each."""
+        self.marked.append(set(keys))
+        return {key: Mark(1, "/a.ipynb") for key in keys}
+
+    def activity(self, trees, own_ports):
+        """A visitor for each."""
+        self.threads.add(threading.current_thread())
+        if self.fails:
+            raise OSError("out of files")
+        self.looked.append((dict(trees), dict(own_ports)))
+        return {owner: Activity(visitors=1) for owner in trees}
+
+
+class Scene:
+    """An Observer over fakes, which looks every five seconds and looks closer every thirty."""
+
+    def __init__(self) -> None:
+        self.clock, self.gpu, self.owners, self.insight = FakeClock(), FakeGpu(), FakeOwners(), FakeInsight()
+        self.processes = FakeProcesses(
+            *(Process(key, 1, key.pid, key.pid, "S", NOON) for key in (KERNEL, BOARD, ALIEN))
+        )
+        self.loop = asyncio.new_event_loop()
+        self.observer = Observer(
+            self.clock, self.gpu, self.processes, self.owners, insight=self.insight, activity_every=30
+        )
+        self.before = attribute(self.loop.run_until_complete(self.observer.observe()), {})
+
+    def look(self, count: int = 1):
+        """So many more looks, and the last Snapshot."""
+
+        async def looks():
+            for _ in range(count):
+                self.clock.advance(5)
+                snapshot = await self.observer.observe(self.before)
+                self.before = attribute(snapshot, self.before.lineage)
+            return snapshot
+
+        return self.loop.run_until_complete(looks())
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    """After its first look."""
+    it = Scene()
+    yield it
+    it.loop.close()
+
+
+def test_activity_is_read_now_and_then_off_the_loop_and_stays_between(scene: Scene) -> None:
+    """Of the trees that hold a device, and of TensorBoards, with the ports that are Jupyter's."""
+    seen = scene.look(13)
+    assert scene.insight.looked == [({KEY: (KERNEL,), BOARD_KEY: (BOARD,)}, {KEY: {5000}, BOARD_KEY: set()})] * 3
+    assert seen.activity == {KEY: Activity(visitors=1), BOARD_KEY: Activity(visitors=1)}
+    assert threading.main_thread() not in scene.insight.threads
+
+
+def test_a_kernel_without_a_device_is_not_looked_into(scene: Scene) -> None:
+    """What it does is nobody's business."""
+    scene.gpu.on = []
+    scene.look(20)
+    assert KEY not in scene.insight.looked[-1][0]
+
+
+def test_marks_are_read_only_where_nothing_else_is_known(scene: Scene) -> None:
+    """Of a process on a device that is nobody's, with those of the owners' roots beside it."""
+    scene.insight.marked.clear()
+    assert scene.look().marks == {}
+    scene.gpu.on.append(ALIEN.pid)
+    seen = scene.look()
+    assert scene.insight.marked == [{ALIEN, KERNEL, BOARD}]
+    assert set(seen.marks) == {ALIEN, KERNEL, BOARD}
+
+
+def test_insight_that_fails_is_a_gap_of_itself_and_forgets_what_it_knew(scene: Scene) -> None:
+    """The rest of the Snapshot is whole, and it is asked again at the next look."""
+    scene.look(2)
+    scene.insight.fails = True
+    seen = scene.look(7)
+    assert [gap.source for gap in seen.gaps] == ["activity"]
+    assert "out of files" in seen.gaps[0].why
+    assert seen.activity == {}
+    assert seen.clients
+    assert seen.owners
+    scene.insight.fails = False
+    seen = scene.look()
+    assert (seen.gaps, set(seen.activity)) == ((), {KEY, BOARD_KEY})
+
+
+@pytest.mark.parametrize("what", ["a cell runs", "a cell has run", "owners fail"])
+def test_what_stirs(scene: Scene, what: str) -> None:
+    """Nothing, until something begins, has begun and ended since the last look, or cannot be told."""
+    scene.look()
+    assert not scene.loop.run_until_complete(scene.observer.stirs())
+    scene.owners.state = OwnerState.EXECUTING if what == "a cell runs" else OwnerState.IDLE
+    scene.owners.used_at = 7.0 if what == "a cell has run" else None
+    scene.owners.fails = what == "owners fail"
+    assert scene.loop.run_until_complete(scene.observer.stirs())
