@@ -71,16 +71,7 @@ function isFree(device: WireDevice, report: WireReport): boolean {
   if (device.state !== 'ok' || compute === null || used === null || total === null) {
     return false;
   }
-  const parts = report.devices.filter(part => part.part_of === device.uuid);
-  const taken = [device, ...parts].some(
-    ({ uuid }) =>
-      report.strangers.some(line => line.device === uuid && line.processes > 0) ||
-      report.holders.some(
-        holder =>
-          holder.holdings.some(holding => holding.device === uuid) ||
-          holder.leftovers.some(process => process.device === uuid)
-      )
-  );
+  const taken = rowsOn(device, report).length > 0 || (strangersOn(device, report)?.processes ?? 0) > 0;
   return !taken && compute < 1 && used < UNUSED_SHARE * total;
 }
 
@@ -96,37 +87,71 @@ function partsOf(device: WireDevice, report: WireReport, trans: TranslationBundl
   if (total === null || total <= 0) {
     return [];
   }
-  const mine = mineOn(device.uuid, report);
-  const others = report.strangers.find(line => line.device === device.uuid);
+  const mine = rowsOn(device, report);
+  const others = strangersOn(device, report);
   const used = device.memory_used_bytes;
   const amounts: [PartKind, number | null, (size: string) => string][] = [
-    ['mine', mine.amount, size => trans.__('mine %1', size)],
-    ['others', others ? others.memory_bytes : 0, size => trans.__('others %1', size)],
-    ['unattributed', device.memory_unattributed_bytes, size => trans.__('unattributed %1', size)],
+    ['mine', sumOf(mine), size => trans.__('mine %1', size)],
+    ['others', others === null ? 0 : others.memory_bytes, size => trans.__('others %1', size)],
+    ['unattributed', unattributedOn(device, report), size => trans.__('unattributed %1', size)],
     ['unused', used === null ? null : Math.max(0, total - used), size => trans.__('unused %1', size)]
   ];
   return amounts
     .filter(([kind, amount]) => amount !== 0 || kind === 'unused' || kind === 'mine')
     .map(([kind, amount, text]) => ({
       kind,
-      text: text(marked(reading(amount, null, bytes, trans), kind === 'mine' && mine.estimated, trans).text),
+      text: text(marked(reading(amount, null, bytes, trans), kind === 'mine' && anyEstimate(mine), trans).text),
       share: Math.min(1, (amount ?? 0) / total)
     }));
 }
 
-/** What this server's owners hold on the device, leftovers too; null where any of it is not known. */
-function mineOn(uuid: string, report: WireReport): { amount: number | null; estimated: boolean } {
-  const rows = report.holders.flatMap(holder => [
-    ...holder.holdings.filter(holding => holding.device === uuid),
-    ...holder.leftovers.filter(process => process.device === uuid)
+interface IAmount {
+  readonly memory_bytes: number | null;
+  readonly evidence?: string;
+}
+
+/** The sum; null where any of it is not known. */
+function sumOf(rows: readonly IAmount[]): number | null {
+  return rows.reduce<number | null>(
+    (sum, { memory_bytes: amount }) => (sum === null || amount === null ? null : sum + amount),
+    0
+  );
+}
+
+/** The device and the MIG instances that are cut from it. */
+function withParts(device: WireDevice, report: WireReport): string[] {
+  return [device.uuid, ...report.devices.filter(part => part.part_of === device.uuid).map(part => part.uuid)];
+}
+
+/** What this server's owners hold on the device, leftovers too. */
+function rowsOn(device: WireDevice, report: WireReport): IAmount[] {
+  const uuids = withParts(device, report);
+  return report.holders.flatMap(holder => [
+    ...holder.holdings.filter(holding => uuids.includes(holding.device)),
+    ...holder.leftovers.filter(process => uuids.includes(process.device))
   ]);
+}
+
+/** What others hold on it; null: nobody else is there. */
+function strangersOn(
+  device: WireDevice,
+  report: WireReport
+): { processes: number; memory_bytes: number | null; why?: string | null } | null {
+  const uuids = withParts(device, report);
+  const lines = report.strangers.filter(line => uuids.includes(line.device) && line.processes > 0);
+  if (lines.length === 0) {
+    return null;
+  }
   return {
-    amount: rows.reduce<number | null>(
-      (sum, { memory_bytes: amount }) => (sum === null || amount === null ? null : sum + amount),
-      0
-    ),
-    estimated: anyEstimate(rows)
+    processes: lines.reduce((sum, line) => sum + line.processes, 0),
+    memory_bytes: sumOf(lines),
+    why: lines.find(line => line.memory_bytes === null)?.memory_bytes_unknown
   };
+}
+
+/** Of a GPU in parts, each part tells its own. */
+function unattributedOn(device: WireDevice, report: WireReport): number | null {
+  return withParts(device, report).length > 1 ? 0 : device.memory_unattributed_bytes;
 }
 
 function figuresOf(device: WireDevice, trans: TranslationBundle): IFigure[] {
@@ -151,18 +176,18 @@ function linesOf(device: WireDevice, report: WireReport, trans: TranslationBundl
   if (device.state === 'suspended') {
     lines.push(trans.__('Asleep: nobody uses it. It is not read, since that would wake it up.'));
   }
-  const strangers = report.strangers.find(line => line.device === device.uuid);
-  if (strangers && strangers.processes > 0) {
+  const strangers = strangersOn(device, report);
+  if (strangers !== null) {
     lines.push(
       trans._n(
         '%1 other process, not of this server: %2',
         '%1 other processes, not of this server: %2',
         strangers.processes,
-        reading(strangers.memory_bytes, strangers.memory_bytes_unknown, bytes, trans).text
+        reading(strangers.memory_bytes, strangers.why, bytes, trans).text
       )
     );
   }
-  const unattributed = device.memory_unattributed_bytes ?? 0;
+  const unattributed = unattributedOn(device, report) ?? 0;
   if (unattributed >= UNATTRIBUTED_BYTES) {
     lines.push(
       trans.__(

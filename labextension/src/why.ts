@@ -37,7 +37,9 @@ export function whyOf(holder: WireHolder, report: WireReport, now: number, langu
       ).text,
       moment(process.started_at, now, language)
     );
-  const sentences = reasonTexts(reasons, now, language, holder.estimated);
+  // The row itself says what is left behind.
+  const told = reasons.filter(reason => reason.code !== 'left-behind' || holder.leftovers.length === 0);
+  const sentences = reasonTexts(told, now, language, holder.estimated);
   if (holder.lease?.reason && !hasReason(holder, 'leased')) {
     sentences.push(trans.__('Kept because: %1', holder.lease.reason));
   }

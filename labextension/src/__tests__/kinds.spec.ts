@@ -68,6 +68,13 @@ describe('a kernel that is gone and has left something behind', () => {
     expect(row.why?.leftovers[2]).toContain('If nobody needs them: kill 9 10');
   });
 
+  it('is told once, in the row', () => {
+    const reasons = [{ code: 'left-behind', text: '', facts: { processes: 2, memory_bytes: 4 * GIB, died: 1 } }];
+    const row = shown({ ...gone, verdict: verdict({ reasons }) });
+    expect(row.notes[0].text).toBe('The kernel died; 2 processes it had started hold 4.0 GiB.');
+    expect(row.why?.reasons).toEqual(['Rule: default.']);
+  });
+
   it('stands where its memory puts it', () => {
     const small = holder({ owner: 'kernel:k2', notebook: 'a.ipynb', memory_bytes: GIB });
     expect(view(small, gone).rows.map(row => row.owner)).toEqual(['kernel:k1', 'kernel:k2']);
