@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _WHOLE = 1  # in place of a pid
 _UNSIGNED_INT = 1
 _FULL = 100
-_LONGEST_BETWEEN = 2_000_000  # microseconds; the driver takes a sample at least once a second
+_LONGEST_BETWEEN = 1_500_000  # microseconds; the driver takes a sample at least once a second
 
 
 class _Row(NamedTuple):
