@@ -1,0 +1,286 @@
+"""What finds TensorBoards: command lines, info files, sockets, and where a process comes from."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import time
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from fake_clock import NOON
+from fake_processes import FakeProcesses
+
+from jupyter_gpu_guard.core.model import OwnerKey, OwnerKind, Process, ProcessKey
+from jupyter_gpu_guard.sources.board_commands import Told, read_command
+from jupyter_gpu_guard.sources.board_files import read_infos
+from jupyter_gpu_guard.sources.descent import Descent, Place
+from jupyter_gpu_guard.sources.procfs import ProcfsProcesses
+from jupyter_gpu_guard.sources.sockets import (
+    ESTABLISHED,
+    LISTEN,
+    Socket,
+    has_visitors,
+    listening_ports,
+    parse_tcp,
+    tcp_sockets,
+)
+
+# ---- command lines ----
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("tensorboard --logdir runs", Told("runs", None)),
+        ("/opt/bin/tensorboard --logdir=runs --port=6007", Told("runs", 6007)),
+        ("/opt/bin/python3 /opt/bin/tensorboard --port 6008 --logdir runs", Told("runs", 6008)),
+        ("python3.12 -m tensorboard.main --logdir runs", Told("runs", None)),
+        ("python -u -W ignore -mtensorboard.main --logdir runs", Told("runs", None)),
+        ("pypy3 -m tensorboard --logdir_spec=a:x,b:y", Told("a:x,b:y", None)),
+        ("python /lib/site-packages/tensorboard/main.py --logdir-spec a:x", Told("a:x", None)),
+        ("bash /usr/local/bin/tensorboard --logdir runs", Told("runs", None)),
+        ("tensorboard --logdir", Told("", None)),
+        ("tensorboard --logdir runs --port 0", Told("runs", None)),
+        ("tensorboard --logdir runs --port default", Told("runs", None)),
+        ("tensorboard --logdir s3://user:hunter2@bucket/runs", Told("s3://bucket/runs", None)),
+        ("tensorboard serve --logdir runs", Told("runs", None)),
+        ("tensorboard dev upload --logdir runs", None),
+        ("vim tensorboard", None),
+        ("tail -f logs/tensorboard", None),
+        ("python train.py --out tensorboard", None),
+        ("python -m train tensorboard", None),
+        ("python -c tensorboard", None),
+        ("bash -c tensorboard", None),
+        ("python", None),
+        ("python -m", None),
+        ("python -W", None),
+        ("/lib/tensorboard_data_server/bin/server --logdir=runs --port=0", None),
+        ("tensorboardx --logdir runs", None),
+        ("", None),
+    ],
+)
+def test_command_lines(command, told):
+    """A TensorBoard is known by its program, however that was started, and by nothing that merely names it."""
+    assert read_command(command.split()) == told
+
+
+def test_no_command_line_at_all():
+    """A process of the system, or one that is gone."""
+    assert read_command([]) is None
+    assert read_command([""]) is None
+
+
+# ---- info files ----
+
+
+@pytest.fixture
+def sleeper():
+    """A process of ours, as the table shows it."""
+    process = subprocess.Popen(["sleep", "60"])
+    yield ProcfsProcesses().identify(process.pid)
+    process.kill()
+    process.wait()
+
+
+def write(folder, process, **changed):
+    """The info file of `process`, with some of it `changed`. Gives its path."""
+    said = {"pid": process.key.pid, "port": 6006, "logdir": "runs", "start_time": int(time.time()), **changed}
+    folder = folder / ".tensorboard-info"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"pid-{process.key.pid}.info"
+    path.write_text(json.dumps(said))
+    return path
+
+
+def test_an_info_file_of_a_living_process_is_believed(tmp_path, sleeper):
+    """Where it is, what it shows, and the file itself."""
+    path = write(tmp_path, sleeper)
+    assert list(read_infos(tmp_path, {sleeper.key.pid: sleeper})) == [(path, sleeper, "runs", 6006)]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"pid": 1},
+        {"start_time": 1},
+        {"start_time": None},
+        {"start_time": "NaN"},
+        {"start_time": 2**40},
+        {"pid": None},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_true_is_not_believed(tmp_path, sleeper, changed):
+    """It was left behind by an earlier process with the same pid, or somebody made it up."""
+    write(tmp_path, sleeper, **changed)
+    assert list(read_infos(tmp_path, {sleeper.key.pid: sleeper})) == []
+
+
+@pytest.mark.parametrize("port", [None, "6006", 0, 2**20, {}])
+def test_an_impossible_port_is_none(tmp_path, sleeper, port):
+    """The rest is believed all the same."""
+    write(tmp_path, sleeper, port=port)
+    ((_, _, log_dir, found),) = read_infos(tmp_path, {sleeper.key.pid: sleeper})
+    assert (log_dir, found) == ("runs", None)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "1", "{", "[" * 10**5, '{"pid": 1'])
+def test_a_file_that_makes_no_sense_is_skipped(tmp_path, sleeper, text):
+    """So is one that is half written."""
+    write(tmp_path, sleeper).write_text(text)
+    assert list(read_infos(tmp_path, {sleeper.key.pid: sleeper})) == []
+
+
+def test_a_file_of_a_process_that_has_ended_is_skipped(tmp_path, sleeper):
+    """Gone, or a zombie: there are many of these in a shared folder."""
+    write(tmp_path, sleeper)
+    assert list(read_infos(tmp_path, {})) == []
+    assert list(read_infos(tmp_path, {sleeper.key.pid: replace(sleeper, state="Z")})) == []
+
+
+def test_links_pipes_and_strange_names_are_skipped(tmp_path, sleeper):
+    """Everybody may write into that folder; a pipe must not hold anybody up."""
+    path = write(tmp_path, sleeper)
+    real = path.rename(tmp_path / "real")
+    table = {sleeper.key.pid: sleeper}
+    path.symlink_to(real)
+    assert list(read_infos(tmp_path, table)) == []
+    path.unlink()
+    os.mkfifo(path)
+    (path.parent / "pid-x.info").write_text("{}")
+    (path.parent / "pid-1.info.swp").write_text("{}")
+    assert list(read_infos(tmp_path, table)) == []
+    assert list(read_infos(tmp_path / "nowhere", table)) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_anothers_file_about_a_process_of_ours_is_not_believed(tmp_path, sleeper):
+    """Only who runs the TensorBoard can have written it."""
+    os.chown(write(tmp_path, sleeper), 65534, 65534)
+    assert list(read_infos(tmp_path, {sleeper.key.pid: sleeper})) == []
+
+
+# ---- sockets ----
+
+
+def test_rows_of_the_socket_table():
+    """Ports are hexadecimal; the heading and whatever is torn are left out."""
+    text = (
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+        "   0: 0100007F:1776 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4242 1 0\n"
+        "   1: 00000000000000000000000001000000:1777 00000000000000000000000000000000:0000 01 0:0 0:0 0 0 0 7 1 0\n"
+        "   2: 0100007F:XXXX 00000000:0000 0A 0:0 0:0 0 0 0 1 1\n"
+        "   3: 0100007F:17\n"
+    )
+    assert parse_tcp(text) == [Socket(6006, LISTEN, 4242), Socket(6007, ESTABLISHED, 7)]
+
+
+def test_who_listens_and_who_is_connected():
+    """The port is this process's while it listens; a visitor is seen, also for a while after the end."""
+    me = os.getpid()
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        port = door.getsockname()[1]
+        assert port in listening_ports(me)
+        assert not has_visitors(me, port)
+        with socket.create_connection(("127.0.0.1", port)):
+            inside, _ = door.accept()
+            assert has_visitors(me, port)
+            inside.close()
+        assert has_visitors(me, port)
+    assert port not in listening_ports(me)
+
+
+def test_a_network_without_ipv6(tmp_path):
+    """Half of the table is enough; none is an error."""
+    with pytest.raises(OSError, match="tcp"):
+        tcp_sockets(7, tmp_path)
+    (tmp_path / "7/net").mkdir(parents=True)
+    (tmp_path / "7/net/tcp").write_text("   0: 0100007F:1776 00000000:0000 0A 0:0 0:0 0 0 0 42 1\n")
+    assert tcp_sockets(7, tmp_path) == [Socket(6006, LISTEN, 42)]
+
+
+# ---- where a process comes from ----
+
+SERVER, KERNEL, SHELL = 100, 200, 300
+K, T = OwnerKey(OwnerKind.KERNEL, "k"), OwnerKey(OwnerKind.TERMINAL, "1")
+ROOTS = {ProcessKey(KERNEL, 20): K, ProcessKey(SHELL, 30): T}
+
+
+def row(pid, parent, ticks, session=1):
+    """One process."""
+    return Process(ProcessKey(pid, ticks), parent, pid, session, "S", NOON + timedelta(seconds=ticks))
+
+
+def world(*more):
+    """A server with a kernel and a terminal, beside another program; and whatever a test adds."""
+    return FakeProcesses(
+        row(1, 0, 1), row(SERVER, 1, 10), row(KERNEL, SERVER, 20, KERNEL), row(SHELL, SERVER, 30, SHELL), row(7, 1, 5),
+        *more,
+    )  # fmt: skip
+
+
+def places(descent, processes):
+    """Whose each process is, by pid."""
+    return {key.pid: place.owner for key, place in descent.places(processes.read(), ROOTS).items()}
+
+
+def test_what_a_server_has_started_is_its_own():
+    """By kernel and terminal where there is one; the server itself and others are not among it."""
+    found = places(
+        Descent(SERVER), world(row(201, KERNEL, 21), row(202, 201, 22), row(301, SHELL, 31), row(110, SERVER, 11))
+    )
+    assert found == {KERNEL: K, 201: K, 202: K, SHELL: T, 301: T, 110: None}
+
+
+def test_who_was_seen_once_is_known_when_its_parents_have_ended():
+    """Whatever has adopted it, and although its session is its own."""
+    descent, table = Descent(SERVER), world(row(201, KERNEL, 21), row(202, 201, 22, 202))
+    places(descent, table)
+    del table.table[201]
+    table.table[202] = row(202, 1, 22, 202)
+    assert places(descent, table)[202] == K
+    del table.table[KERNEL]
+    assert places(descent, table)[202] == K
+
+
+def test_a_session_tells_where_an_orphan_comes_from():
+    """It was never seen with its parents, but nobody gets into a session from outside."""
+    assert places(Descent(SERVER), world(row(202, 1, 22, KERNEL)))[202] == K
+    assert 203 not in places(Descent(SERVER), world(row(203, 1, 15, KERNEL)))  # older than the session's leader
+
+
+def test_a_reused_pid_is_nobodys_child():
+    """A parent that is younger than its child is another process; and so is a later one with a known pid."""
+    descent = Descent(SERVER)
+    assert 205 not in places(descent, world(row(205, KERNEL, 9)))
+    table = world(row(201, KERNEL, 21))
+    assert places(descent, table)[201] == K
+    table.table[201] = row(201, 1, 99)
+    assert 201 not in places(descent, table)
+
+
+def test_a_stranger_is_looked_at_again_when_a_kernel_is_new():
+    """Its own first process may have been started by somebody else: a queue system, say."""
+    descent, table = Descent(SERVER), world(row(400, 7, 40), row(401, 400, 41))
+    assert 401 not in places(descent, table)
+    far = OwnerKey(OwnerKind.KERNEL, "far")
+    found = descent.places(table.read(), {**ROOTS, ProcessKey(400, 40): far})
+    assert found[ProcessKey(401, 41)] == Place(far)
+
+
+def test_a_torn_table_ends_the_search():
+    """Parents in a circle are nobody's, and are not walked for ever."""
+    assert 501 not in places(Descent(SERVER), world(row(501, 502, 50), row(502, 501, 50)))
+
+
+def test_a_server_that_is_the_first_process_adopts_orphans():
+    """In a container: what comes from a kernel stays the kernel's, by its session or by having been seen."""
+    descent = Descent(1)
+    table = FakeProcesses(row(1, 0, 1), row(KERNEL, 1, 20, KERNEL), row(201, KERNEL, 21, 201), row(202, 1, 22, KERNEL))
+    assert places(descent, table) == {KERNEL: K, 201: K, 202: K}
+    table.table[201] = row(201, 1, 21, 201)
+    assert places(descent, table)[201] == K
