@@ -277,7 +277,7 @@ def test_tensorboards_have_a_table_of_their_own(serve) -> None:
         "/runs/a (shown by another one too)",
         "6006",
         "train.ipynb",
-        "5 min ago",
+        "not for 5 min",
         "0 B",
         "shutdown in 12 min",
     ]

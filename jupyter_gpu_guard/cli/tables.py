@@ -165,12 +165,12 @@ def _boards(report: Row) -> Table:
 
 
 def _looked_at(board: Row) -> str:
-    """Whether anybody looks at a TensorBoard, or how long ago somebody did; a dash for what is not known."""
+    """Whether anybody looks at a TensorBoard, or for how long nobody was seen to; a dash for what is not known."""
     watchers, unwatched = board.get("watchers"), board.get("unwatched_seconds")
     if watchers:
         return "now"
     if unwatched is not None:
-        return f"{span(unwatched)} ago"
+        return f"not for {span(unwatched)}"
     return "–" if watchers is None else "not now"
 
 

@@ -93,7 +93,7 @@ function partsOf(device: WireDevice, report: WireReport, trans: TranslationBundl
   const amounts: [PartKind, number | null, (size: string) => string][] = [
     ['mine', sumOf(mine), size => trans.__('mine %1', size)],
     ['others', others === null ? 0 : others.memory_bytes, size => trans.__('others %1', size)],
-    ['unattributed', unattributedOn(device, report), size => trans.__('unattributed %1', size)],
+    ['unattributed', device.memory_unattributed_bytes, size => trans.__('unattributed %1', size)],
     ['unused', used === null ? null : Math.max(0, total - used), size => trans.__('unused %1', size)]
   ];
   return amounts
@@ -149,11 +149,6 @@ function strangersOn(
   };
 }
 
-/** Of a GPU in parts, each part tells its own. */
-function unattributedOn(device: WireDevice, report: WireReport): number | null {
-  return withParts(device, report).length > 1 ? 0 : device.memory_unattributed_bytes;
-}
-
 function figuresOf(device: WireDevice, trans: TranslationBundle): IFigure[] {
   const celsius = (value: number): string => `${Math.round(value)} °C`;
   const watts = (value: number): string => `${Math.round(value)} W`;
@@ -187,7 +182,7 @@ function linesOf(device: WireDevice, report: WireReport, trans: TranslationBundl
       )
     );
   }
-  const unattributed = unattributedOn(device, report) ?? 0;
+  const unattributed = device.memory_unattributed_bytes ?? 0;
   if (unattributed >= UNATTRIBUTED_BYTES) {
     lines.push(
       trans.__(

@@ -80,13 +80,13 @@ function boardFacts(holder: WireHolder, board: WireBoard, now: number, trans: Tr
   ].filter(text => text !== '');
 }
 
-/** Whether anybody looks at it, or when somebody last did. */
+/** Whether anybody looks at it, or for how long nobody was seen to: that is not to say that somebody did before. */
 function watchText({ watchers, unwatched_seconds: unwatched }: WireBoard, trans: TranslationBundle): string {
   if (watchers !== null && watchers > 0) {
     return trans._n('being looked at (%1 connection)', 'being looked at (%1 connections)', watchers);
   }
   if (unwatched !== null) {
-    return trans.__('last looked at %1 ago', duration(unwatched, trans));
+    return trans.__('nobody has looked at it for %1', duration(unwatched, trans));
   }
   return watchers === 0 ? trans.__('nobody looks at it now') : trans.__('not known whether anybody looks at it');
 }

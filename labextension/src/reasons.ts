@@ -157,7 +157,7 @@ const REASONS: Record<ReasonCode, (facts: Facts) => string> = {
     ),
   watched: f =>
     f.trans.__(
-      'This TensorBoard was last looked at %1 ago. The limit is %2.',
+      'This TensorBoard was looked at, or first seen, %1 ago. The limit is %2.',
       f.span('unwatched_seconds'),
       f.span('unwatched_for_seconds')
     )

@@ -21,13 +21,18 @@ describe('MIG instances', () => {
     ]);
   });
 
-  it('count for their GPU too, which itself has nothing unattributed', () => {
+  it('count for their GPU too', () => {
     const mine = holder({ memory_bytes: 6 * GIB });
     mine.holdings[0].device = 'MIG-1';
     const strangers = ['GPU-a', 'MIG-2'].map(uuid => ({ device: uuid, memory_bytes: GIB, processes: 1 }));
     const [whole, first] = cards(devices, { holders: [mine], strangers });
-    expect(whole.parts.map(({ text }) => text)).toEqual(['mine 6.0 GiB', 'others 2.0 GiB', 'unused 60.0 GiB']);
-    expect(whole.lines).toEqual(['2 other processes, not of this server: 2.0 GiB']);
+    expect(whole.parts.map(({ text }) => text)).toEqual([
+      'mine 6.0 GiB',
+      'others 2.0 GiB',
+      'unattributed 2.0 GiB',
+      'unused 60.0 GiB'
+    ]);
+    expect(whole.lines[0]).toBe('2 other processes, not of this server: 2.0 GiB');
     expect(first.parts.map(({ kind }) => kind)).toEqual(['mine', 'unattributed', 'unused']);
   });
 

@@ -102,7 +102,7 @@ describe('a TensorBoard', () => {
 
   it.each([
     [2, 0, 'being looked at (2 connections)'],
-    [0, 300, 'last looked at 5 min ago'],
+    [0, 300, 'nobody has looked at it for 5 min'],
     [0, null, 'nobody looks at it now'],
     [null, null, 'not known whether anybody looks at it']
   ])('watched by %p, unwatched for %p: %s', (watchers, unwatched, text) => {
@@ -111,7 +111,7 @@ describe('a TensorBoard', () => {
 
   it('says when it will be shut down', () => {
     expect(shown(board({ verdict: verdict({ rule: 'boards' }) })).state).toBe(
-      'last looked at 5 min ago, shut down in 14 min by rule boards'
+      'nobody has looked at it for 5 min, shut down in 14 min by rule boards'
     );
   });
 
