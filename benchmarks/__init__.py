@@ -1,0 +1,1 @@
+"""What looking costs, and beside whom it was measured."""
