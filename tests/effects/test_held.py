@@ -52,6 +52,16 @@ def test_a_reused_pid_brings_nobody_in():
     assert with_descendants([KERNEL.key], table(KERNEL, process(9, 60, 10, 10))) == {KERNEL.key}
 
 
+def test_what_belongs_to_another_owner_does_not_belong():
+    """A TensorBoard that was started by a kernel, with what it has started itself, wherever that may be."""
+    board = process(20, 200, 10, 10)
+    below = process(21, 210, 20, 10), process(22, 220, 20, 22)
+    world = table(KERNEL, process(11, 110, 10, 10), process(12, 120, 1, 10), board, *below)
+    assert {key.pid for key in with_descendants([KERNEL.key], world, {board.key})} == {10, 11, 12}
+    assert {key.pid for key in with_descendants([board.key], world, {KERNEL.key})} == {20, 21, 22}
+    assert {key.pid for key in with_descendants([board.key], world, {KERNEL.key, board.key})} == {20, 21, 22}
+
+
 def test_a_ring_of_parents_ends():
     """A table torn between two moments may be a ring."""
     world = table(process(10, 100, 11), process(11, 100, 10))
