@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,7 +14,16 @@ import pytest
 from fake_clock import NOON, FakeClock
 from fake_devices import GIB, GPU, FakeDevices
 from fake_processes import FakeProcesses
-from kernel_room import HangingProvisioner, RaisingProvisioner, RemoteProvisioner, isolate, provide_kernelspec, until
+from jupyter_client.provisioning.local_provisioner import LocalProvisioner
+from kernel_room import (
+    HangingProvisioner,
+    JobProvisioner,
+    RaisingProvisioner,
+    RemoteProvisioner,
+    isolate,
+    provide_kernelspec,
+    until,
+)
 from shutdown_scene import LOG, shutdown_scene, verdict_on
 from tornado.web import HTTPError
 
@@ -307,6 +318,72 @@ def test_a_shutdown_that_takes_too_long_is_a_failure_and_is_not_begun_twice(root
         assert not stage.lives(holder.owner.root)
         assert len(began) == 1
         assert effect._knocks == {}
+
+    play(root, scene)
+
+
+def test_a_kernel_that_is_a_job_of_a_queue_is_taken_off_by_its_provisioner(root, jupyter_data, signals):
+    """However long the queue takes, within the limit: it is asked once, waited for, and leaves no process."""
+    provide_kernelspec(jupyter_data, "job", JobProvisioner)
+
+    async def scene(stage):
+        holder, _ = await stage.kernel("job")
+        job = stage.identify(JobProvisioner.job).key
+        stage.devices.hold(job, 3 * GIB)
+        act = asyncio.ensure_future(Shutdown(**stage.means(), deadline=60).shut_down(verdict_on(holder), holder))
+        await until(lambda: JobProvisioner.cleanups > 0, "the queue is asked")
+        assert not act.done()
+        assert stage.lives(job)
+        assert signals == []
+        JobProvisioner.kind = True
+        outcome = await act
+        assert (outcome.result, outcome.freed_bytes) == (Result.DONE, 9 * GIB)
+        assert JobProvisioner.cleanups == 1
+        assert signals == []
+        assert [key for key, each in stage.table.read().items() if each.session == job.pid and not each.is_over] == []
+
+    play(root, scene)
+
+
+def test_a_queue_that_refuses_is_a_failure_and_its_job_is_not_signalled(root, jupyter_data, signals):
+    """To end the process behind its back would leave the job in the queue, with its GPU."""
+    provide_kernelspec(jupyter_data, "job", JobProvisioner)
+
+    async def scene(stage):
+        holder, _ = await stage.kernel("job")
+        job = stage.identify(JobProvisioner.job).key
+        stage.devices.hold(job, 3 * GIB)
+        JobProvisioner.kind, JobProvisioner.fault = True, RuntimeError("the queue refuses")
+        try:
+            outcome = await Shutdown(**stage.means()).shut_down(verdict_on(holder), holder)
+            assert outcome.result is Result.FAILED
+            assert "RuntimeError" in outcome.detail
+            assert stage.lives(job)
+            assert signals == []
+        finally:
+            JobProvisioner.fault = None
+            os.killpg(job.pid, signal.SIGKILL)
+
+    play(root, scene)
+
+
+def test_a_wrapper_and_the_kernel_under_it_both_end(root, jupyter_data, signals):
+    """The pid that Jupyter knows is that of a shell; the Python under it holds the memory, and is gone as well."""
+    provide_kernelspec(jupyter_data, "wrapped", LocalProvisioner)
+    spec = jupyter_data / "kernels/wrapped/kernel.json"
+    argv = ["bash", "-c", f"{sys.executable} -m ipykernel_launcher -f {{connection_file}}; true"]
+    spec.write_text(json.dumps({**json.loads(spec.read_text()), "argv": argv}))
+
+    async def scene(stage):
+        holder, _ = await stage.kernel("wrapped")
+        wrapper = holder.owner.root
+        (inner,) = [each.key for each in stage.table.read().values() if each.parent == wrapper.pid]
+        stage.devices.hold(inner, 4 * GIB)
+        outcome = await Shutdown(**stage.means()).shut_down(verdict_on(holder), holder)
+        assert (outcome.result, outcome.freed_bytes) == (Result.DONE, 10 * GIB)
+        assert not stage.lives(wrapper)
+        assert not stage.lives(inner)
+        assert signals == []
 
     play(root, scene)
 

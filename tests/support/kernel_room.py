@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
 import time
 from contextlib import asynccontextmanager
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jupyter_client.provisioning import KernelProvisionerFactory
@@ -24,7 +27,6 @@ from traitlets.config import LoggingConfigurable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
 
 class FakeServerApp(LoggingConfigurable):
@@ -56,6 +58,38 @@ class HangingProvisioner(LocalProvisioner):
         while not type(self).kind:  # noqa: ASYNC110 - it has no event to wait for
             await asyncio.sleep(0.05)
         await super().send_signal(signum)
+
+
+class JobProvisioner(LocalProvisioner):
+    """A kernel that is a job of a queue: what ends the local process leaves the job, which only `cleanup` takes off.
+
+    The queue takes its time until it is told to be `kind`, and raises if there is a `fault`.
+    """
+
+    kind = False
+    fault: Exception | None = None
+    cleanups = 0
+    job = 0
+
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
+        """Hand the kernel in, as a job that does not end with it."""
+        job = ["setsid", "--wait", "sh", "-c", '"$@"; exec sleep 600', "job", *cmd]
+        launched = await super().launch_kernel(job, **kwargs)
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+        while not (started := children.read_text().split()):  # noqa: ASYNC110 - nobody else knows
+            await asyncio.sleep(0.02)
+        type(self).job = int(started[0])
+        return launched
+
+    async def cleanup(self, restart: bool = False) -> None:  # noqa: FBT002 - Jupyter's signature
+        """Take the job off the queue."""
+        type(self).cleanups += 1
+        while not type(self).kind:  # noqa: ASYNC110 - it has no event to wait for
+            await asyncio.sleep(0.05)
+        if self.fault is not None:
+            raise self.fault
+        os.killpg(self.job, signal.SIGKILL)
+        await super().cleanup(restart)
 
 
 class RemoteProvisioner(KernelProvisionerBase):
@@ -140,7 +174,7 @@ class Room:
 
     async def close(self) -> None:
         """End every kernel."""
-        RaisingProvisioner.kind = HangingProvisioner.kind = True
+        RaisingProvisioner.kind = HangingProvisioner.kind = JobProvisioner.kind = True
         for client in self._clients:
             client.stop_channels()
         for kernel_id in self.kernels.list_kernel_ids():
@@ -159,7 +193,8 @@ async def kernel_room(root: Path) -> AsyncIterator[Room]:
     """A room with nothing in it yet; every kernel is gone at the end."""
     events = EventLogger()
     room = Room(FakeServerApp(event_logger=events, root_dir=str(root)), root)
-    RaisingProvisioner.kind = HangingProvisioner.kind = False
+    RaisingProvisioner.kind = HangingProvisioner.kind = JobProvisioner.kind = False
+    JobProvisioner.fault, JobProvisioner.cleanups = None, 0
     try:
         yield room
     finally:
