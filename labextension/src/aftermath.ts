@@ -105,7 +105,7 @@ export class Aftermath implements DocumentRegistry.IWidgetExtension<DocumentWidg
       );
     } else {
       for (const outcome of fresh) {
-        tell(`${endText(outcome, this.guard.now(), this.language)} ${freedText(outcome, this.language)}`);
+        tell(`${endText(outcome, this.guard.now(), this.language)} ${freedText(outcome, this.language)}`.trim());
       }
     }
   }

@@ -39,10 +39,13 @@ export function groundsOf(outcome: WireOutcome): WireReason[] {
   return outcome.reasons.filter(reason => reason.code !== 'last-cell-failed');
 }
 
-/** What became of the memory. */
+/** What became of the memory; nothing to say of a terminal or TensorBoard that held none. */
 export function freedText(outcome: WireOutcome, { trans }: ILanguage): string {
   if (outcome.survivors.length > 0) {
     return trans.__('Not all of its memory is free yet: process %1 still holds some.', outcome.survivors.join(', '));
+  }
+  if (!isKernel(outcome) && outcome.freed_bytes === 0) {
+    return '';
   }
   return outcome.freed_bytes === null
     ? trans.__('How much memory this freed is not known.')

@@ -2,7 +2,7 @@ import { type IDeviceCard, devicesOf } from './devices';
 import { bytes, duration, moment, NOT_KNOWN, secondsUntil } from './format';
 import { groundsOf } from './endings';
 import type { ILanguage } from './language';
-import { holdsSomething, titleOf } from './owners';
+import { holdsSomething, isKernel, titleOf } from './owners';
 import { about } from './readings';
 import { reasonTexts } from './reasons';
 import { type IRow, rowsOf } from './rows';
@@ -140,7 +140,7 @@ function pastOf(report: WireReport, now: number, language: ILanguage): IPast[] {
 function pastText(outcome: WireOutcome, now: number, language: ILanguage): string {
   const { trans } = language;
   const parts = [moment(outcome.at, now, language), titleOf(outcome), resultText(outcome, trans)];
-  if (outcome.result === 'done' && outcome.freed_bytes !== null) {
+  if (outcome.result === 'done' && outcome.freed_bytes !== null && (isKernel(outcome) || outcome.freed_bytes > 0)) {
     parts.push(trans.__('%1 freed', bytes(outcome.freed_bytes)));
   }
   return parts.join(' · ');

@@ -264,6 +264,13 @@ describe('the panel', () => {
     expect(past[1].text).toMatch(/^\d\d:\d\d · demo.ipynb · shut down · 6.0 GiB freed$/);
   });
 
+  it('speaks of freed memory only where there was some to free', () => {
+    const ended = outcome({ owner: 'terminal:1', name: 'Terminal 1', notebook: null, freed_bytes: 0 });
+    expect(show({ outcomes: [ended] }).past[0].text).toMatch(/^\d\d:\d\d · Terminal 1 · shut down$/);
+    expect(show({ outcomes: [{ ...ended, freed_bytes: GIB }] }).past[0].text).toContain('1.0 GiB freed');
+    expect(show({ outcomes: [outcome({ freed_bytes: 0 })] }).past[0].text).toContain('0 MiB freed');
+  });
+
   it('has an alarm whose words do not change with each poll', () => {
     const notices = [notice()];
     const now = viewOf(report({ notices }), NOW, english, ALL).alarms;
