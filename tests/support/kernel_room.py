@@ -76,7 +76,7 @@ class JobProvisioner(LocalProvisioner):
         job = ["setsid", "--wait", "sh", "-c", '"$@"; exec sleep 600', "job", *cmd]
         launched = await super().launch_kernel(job, **kwargs)
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
-        while not (started := children.read_text().split()):  # noqa: ASYNC110 - nobody else knows
+        while not (started := children.read_text().split()):  # noqa: ASYNC110, ASYNC240 - nobody else knows
             await asyncio.sleep(0.02)
         type(self).job = int(started[0])
         return launched
