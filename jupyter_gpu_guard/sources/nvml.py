@@ -18,6 +18,7 @@ from .nvml_pids import PidMeaning
 from .nvml_processes import ProcessLists
 from .nvml_reading import CardReader
 from .pid_namespace import is_namespaced
+from .sole_owner import SoleOwner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,8 @@ LONGEST_LOOK_AGAIN = 600.0
 class NvmlDevices:
     """Every device of the driver, read over one connection that is opened at the first reading.
 
-    `namespaced` says whether this process lives in a pid namespace of its own, as in a container; None: look.
+    `namespaced` says whether this process lives in a pid namespace of its own, as in a container; None: look. Where the
+    driver does not name the processes of this container, `estimate_sole_owner` allows to infer who is on a device.
     """
 
     simulated = False
@@ -41,13 +43,16 @@ class NvmlDevices:
         *,
         platform: str = sys.platform,
         namespaced: bool | None = None,
-        sysfs: Path = Path("/sys"),
+        sysfs: str | Path = "/sys",
+        estimate_sole_owner: bool = False,
     ) -> None:
         self._monotonic = monotonic
         self._platform = platform
         self._library = NvmlLibrary(monotonic)
         meaning = PidMeaning(namespaced=is_namespaced() if namespaced is None else namespaced)
-        self._reader = CardReader(self._library, ProcessLists(self._library, meaning), monotonic, wall, sysfs)
+        lists = ProcessLists(self._library, meaning)
+        sole = SoleOwner() if estimate_sole_owner and meaning.namespaced else None
+        self._reader = CardReader(self._library, lists, monotonic, wall, Path(sysfs), sole)
         self._cards = Cards(
             self._library,
             monotonic,

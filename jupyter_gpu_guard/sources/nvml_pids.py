@@ -28,7 +28,7 @@ HIDDEN = Unknown(Why.PIDS_HIDDEN, "the driver's process numbers are not those of
 class _Finding:
     """One reading of one device. `lasting`: doubtful in the reading before, too."""
 
-    is_empty: bool
+    pids: frozenset[int]
     proven: bool
     doubtful: frozenset[int]
     lasting: frozenset[int]
@@ -59,7 +59,7 @@ class PidMeaning:
         doubtful = frozenset(pid for pid, use in uses.items() if use in {Use.ABSENT, Use.NONE})
         before = self._found.get(uuid)
         now = _Finding(
-            is_empty=not pids,
+            pids=frozenset(pids),
             proven=any(use in {Use.CUDA, Use.OPEN} for use in uses.values()),
             doubtful=doubtful,
             lasting=doubtful & before.doubtful if before else frozenset(),
@@ -71,12 +71,16 @@ class PidMeaning:
             self._is_established = False
             return HIDDEN
         if not self._is_established:
-            if before is None or before.is_empty:
+            if before is None or not before.pids:
                 return NOT_YET
             if not before.proven or not now.proven or any(found.doubtful for found in self._found.values()):
                 return HIDDEN
             self._is_established = True
         return frozenset(pids) - doubtful  # a doubtful one has just ended
+
+    def listed(self) -> frozenset[int]:
+        """All numbers in the last list of each device, whatever they mean."""
+        return frozenset().union(*(found.pids for found in self._found.values()))
 
     def _use(self, pid: int) -> Use:
         """What is known of `pid`. Once proven it stays so: at its end a process closes its files before all is free."""

@@ -70,6 +70,10 @@ class ProcessLists:
         memory = {pid: total(held.values()) for pid, held in parts.items() if pid in named}
         return Listed(memory, {pid: types[pid] for pid in memory})
 
+    def listed(self) -> frozenset[int]:
+        """All numbers in the last list of each device, also where nobody may be named after them."""
+        return self._meaning.listed()
+
     def _rows(self, kind: str, handle: Any) -> list[Any] | Unknown:
         """The newest form of a list that this driver has."""
         rows: list[Any] | Unknown = []

@@ -10,7 +10,8 @@ from jupyter_gpu_guard.core.model import Device, DeviceState, Gap, GpuClient, Re
 from .nvml_figures import Figures
 from .nvml_processes import Listed
 from .nvml_samples import Computed, busiest
-from .nvml_words import is_unusable, who_is_unknown
+from .nvml_words import ESTIMATED, is_unusable, who_is_unknown
+from .sole_owner import can_be_estimated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from .nvml_cards import Card
     from .nvml_library import NvmlLibrary
     from .nvml_processes import ProcessLists
+    from .sole_owner import SoleOwner
 
     Seen = tuple[Device, tuple[GpuClient, ...], Gap | None]
 
@@ -31,7 +33,10 @@ _DEVICE_SAMPLES = (1, 2)
 
 
 class CardReader:
-    """Reads devices one by one. `sysfs` is where the kernel tells whether a device sleeps."""
+    """Reads devices one by one. `sysfs` is where the kernel tells whether a device sleeps.
+
+    `sole`, if given, estimates who is on a device whose processes are hidden.
+    """
 
     def __init__(
         self,
@@ -40,12 +45,14 @@ class CardReader:
         monotonic: Callable[[], float],
         wall: Callable[[], float],
         sysfs: Path,
+        sole: SoleOwner | None,
     ) -> None:
         self._library = library
         self._lists = lists
         self._monotonic = monotonic
         self._wall = wall
         self._sysfs = sysfs
+        self._sole = sole
         self._figures = Figures(library)
 
     def sleeps(self, card: Card) -> bool:
@@ -74,9 +81,13 @@ class CardReader:
         failing = any(isinstance(answer, Unknown) and answer.why is Why.DRIVER_ERROR for answer in answers)
         device = self._device(card, memory, failing=failing or _is_refusal(listed))
         if isinstance(listed, Unknown):
+            if (guess := self._guess(card, device, listed)) is not None:
+                return guess
             return device, _remembered(card, listed), Gap("devices", f"{card.name}: {who_is_unknown(listed)}")
         clients = tuple(self._clients(card, listed, computed))
         card.pids = tuple(listed.memory)
+        if (filled := self._guess_the_rest(card, device, clients)) is not None:
+            return device, (filled,), None
         overall = self._overall(card, clients)
         shown = overall if card.parent is not None else device.compute
         return replace(device, overall=overall, compute=shown), clients, None
@@ -140,12 +151,31 @@ class CardReader:
             if card.meter is not None:
                 card.meter.close()
             return Unknown(Why.NOT_SUPPORTED, "nobody needs it")
+        return self._whole(card)
+
+    def _guess(self, card: Card, device: Device, listed: Unknown) -> Seen | None:
+        """Who is on a device that lists nobody by a number of here, if an estimate is wanted and can be made."""
+        if self._sole is None or listed.why is not Why.PIDS_HIDDEN:
+            return None
+        client = self._sole.of_hidden(device, self._whole(card), self._lists.listed())
+        if client is None:
+            return None
+        return device, (client,), Gap(f"device {card.index}", f"{card.name}: {ESTIMATED}")
+
+    def _guess_the_rest(self, card: Card, device: Device, clients: tuple[GpuClient, ...]) -> GpuClient | None:
+        """The only one that is listed, with what the driver hides of it estimated, if that is wanted and can be."""
+        if self._sole is None or len(clients) != 1 or not can_be_estimated(clients[0]):
+            return None
+        return self._sole.of_listed(device, self._whole(card), clients[0])
+
+    def _whole(self, card: Card) -> Reading:
+        """How busy the whole device was since this was asked last, at most."""
         if card.meter is not None and card.parent is not None:
             return card.meter.read(card.handle, card.parent.handle)
         if card.divided:
             return _DIVIDED
         monotonic, wall = self._monotonic(), self._wall()
-        highest: Reading = 0.0
+        highest = 0.0
         for kind in _DEVICE_SAMPLES:
 
             def ask(seen: int, kind: int = kind) -> Any:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from jupyter_gpu_guard.core.model import Gap, Unknown, Why
 
+ESTIMATED = (
+    "who is on it is an estimate, because this container cannot see its own GPU processes: nothing is ended on it "
+    "unless a rule trusts estimates."
+)
+
 
 def who_is_unknown(why: Unknown) -> str:
     """Say why it is not known who uses a device, and what would help."""
@@ -12,7 +17,8 @@ def who_is_unknown(why: Unknown) -> str:
     if why.why is Why.PIDS_HIDDEN:
         return (
             "this container cannot see its own GPU processes, because the driver names them by the host's numbers: "
-            "update the driver to 570 or later, or start the container in the host's pid namespace."
+            "update the driver to 570 or later, or start the container in the host's pid namespace. For a notebook "
+            "that is alone on its GPU, c.GpuGuard.estimate_sole_owner = True gives an estimate."
         )
     if why.why is Why.IMPLAUSIBLE:
         return (
