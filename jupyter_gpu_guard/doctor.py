@@ -154,7 +154,7 @@ def devices(source: Devices | None = None, *, expected: bool | None = None) -> I
     names = ", ".join(f"{device.index}: {device.name}" for device in seen.devices)
     yield Finding(name, Level.OK, f"Driver{f' {version}' if version else ''} with {len(seen.devices)} ({names}).")
     for device in seen.devices:
-        if device.mig:
+        if device.mig and device.part_of is None:
             what = f"Device {device.index} is divided (MIG): the driver tells no compute of single processes there."
             yield Finding(name, Level.NOTE, what)
     yield _processes(seen)
