@@ -188,7 +188,7 @@ def _read_twice(source: Devices) -> DevicesSeen | None:
 
     def look() -> None:
         first = source.read()
-        if first.clients:
+        if first.clients or first.gaps:  # in a container the first one only finds out what the driver's numbers mean
             time.sleep(BETWEEN_READINGS)
             first = source.read()
         source.close()
@@ -212,12 +212,15 @@ def pid_namespace(proc: Path = Path("/proc")) -> Iterator[Finding]:
         yield Finding(name, Level.OK, "This is the machine's own pid namespace: the driver's numbers are ours.")
         return
     what = (
-        "This is a pid namespace of its own, as in a container. Drivers before 570 name GPU processes by the machine's "
-        "numbers or without their memory: notebooks then show as unknown, and nothing is ended."
+        "This is a pid namespace of its own, as in a container. The driver's numbers are believed once they have proven "
+        "to be those of this container. Drivers before 570 name GPU processes by the host's numbers or hide their use: "
+        "what is hidden shows as unknown, and nothing is ended on it."
     )
-    yield Finding(
-        name, Level.NOTE, what, "Use driver 570 or later, or start the container with the host's pid namespace."
+    remedy = (
+        "If this container cannot see its own GPU processes: update the driver to 570 or later, start the container in "
+        "the host's pid namespace, or, for a notebook that is alone on its GPU, set c.GpuGuard.estimate_sole_owner."
     )
+    yield Finding(name, Level.NOTE, what, remedy)
 
 
 def jupyter() -> Iterator[Finding]:

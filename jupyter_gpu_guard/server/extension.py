@@ -108,6 +108,13 @@ class GpuGuard(ExtensionApp):
         `auto` both; `simulated` makes GPUs up, for trying things out.""",
     ).tag(config=True)
 
+    estimate_sole_owner = Bool(
+        False,  # noqa: FBT003
+        help="""In a container whose driver hides its processes: take what the whole GPU holds and computes for that of
+        the only program here that uses CUDA. Right only where no other container shares the GPU. Such figures are
+        marked as estimates, and nothing is ended on them unless a rule says `trust_estimates: true`.""",
+    ).tag(config=True)
+
     simulated_directory = Unicode(
         help="Folder in which simulated GPUs are declared. Default: a temporary one for each server."
     ).tag(config=True)
@@ -221,11 +228,11 @@ class GpuGuard(ExtensionApp):
 
     def _make_devices(self) -> Devices:
         if self.devices == "nvml":
-            return NvmlDevices()
+            return NvmlDevices(estimate_sole_owner=self.estimate_sole_owner)
         if self.devices == "drm":
             return DrmDevices()
         if self.devices == "auto":
-            return every_device()
+            return every_device(estimate_sole_owner=self.estimate_sole_owner)
         directory = Path(self.simulated_directory or os.environ.get(VARIABLE) or _temporary_folder())
         prepare(directory)
         os.environ[VARIABLE] = str(directory)  # so that kernels know where to declare what they hold

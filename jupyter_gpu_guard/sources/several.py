@@ -64,6 +64,7 @@ def _read(devices: Devices) -> DevicesSeen:
         return DevicesSeen(gaps=(Gap("devices", f"the devices could not be read: {error}"),))
 
 
-def every_device() -> SeveralDevices:
+def every_device(*, estimate_sole_owner: bool = False) -> SeveralDevices:
     """All real devices of this machine: NVIDIA's, AMD's and Intel's."""
-    return SeveralDevices((NvmlDevices(), nvidia_is_here), (DrmDevices(), lambda: False))
+    nvidia = NvmlDevices(estimate_sole_owner=estimate_sole_owner)
+    return SeveralDevices((nvidia, nvidia_is_here), (DrmDevices(), lambda: False))
