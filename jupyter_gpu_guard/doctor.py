@@ -157,7 +157,8 @@ def devices(source: Devices | None = None, *, expected: bool | None = None) -> I
         if device.mig and device.part_of is None:
             what = f"Device {device.index} is divided (MIG): the driver tells no compute of single processes there."
             yield Finding(name, Level.NOTE, what)
-    yield _processes(seen)
+    if seen.clients or not seen.gaps:
+        yield _processes(seen)
 
 
 def _processes(seen: DevicesSeen) -> Finding:
@@ -188,7 +189,7 @@ def _read_twice(source: Devices) -> DevicesSeen | None:
 
     def look() -> None:
         first = source.read()
-        if first.clients or first.gaps:  # in a container the first one only finds out what the driver's numbers mean
+        if first.clients or (first.devices and first.gaps):  # in a container the first one only finds out what the driver's numbers mean
             time.sleep(BETWEEN_READINGS)
             first = source.read()
         source.close()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_core.paths import jupyter_data_dir
 from jupyter_server.extension.application import ExtensionApp
-from traitlets import Enum, Float, Int, List, Unicode, default, validate
+from traitlets import Bool, Enum, Float, Int, List, Unicode, default, validate
 
 from jupyter_gpu_guard.clock import SystemClock
 from jupyter_gpu_guard.core.model import OwnerKind
