@@ -189,7 +189,8 @@ def _read_twice(source: Devices) -> DevicesSeen | None:
 
     def look() -> None:
         first = source.read()
-        if first.clients or (first.devices and first.gaps):  # in a container the first one only finds out what the driver's numbers mean
+        # In a container the first reading only finds out what the driver's numbers mean.
+        if first.clients or (first.devices and first.gaps):
             time.sleep(BETWEEN_READINGS)
             first = source.read()
         source.close()
@@ -213,8 +214,8 @@ def pid_namespace(proc: Path = Path("/proc")) -> Iterator[Finding]:
         yield Finding(name, Level.OK, "This is the machine's own pid namespace: the driver's numbers are ours.")
         return
     what = (
-        "This is a pid namespace of its own, as in a container. The driver's numbers are believed once they have proven "
-        "to be those of this container. Drivers before 570 name GPU processes by the host's numbers or hide their use: "
+        "This is a pid namespace of its own, as in a container. The driver's numbers are believed once they have "
+        "proven to be those of this container. Drivers before 570 name GPU processes by the host's numbers or hide their use: "
         "what is hidden shows as unknown, and nothing is ended on it."
     )
     remedy = (

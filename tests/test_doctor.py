@@ -21,6 +21,7 @@ from jupyter_gpu_guard.core.model import Device, Gap, GpuClient, Reading, Unknow
 from jupyter_gpu_guard.doctor import Finding, Level, examine
 from jupyter_gpu_guard.protocols import DevicesSeen
 from tests.driver import GpuProgram, StandIn
+from tests.driver.container import Container, can_be_made
 
 
 class FakeDevices:
@@ -349,13 +350,31 @@ def test_a_driver_is_examined_through_the_guards_own_source(tmp_path: Path) -> N
         program.bury()
 
 
-def examine_with(driver: StandIn) -> list[tuple[str, str, str]]:
+def test_in_a_container_the_driver_may_hide_everybody(tmp_path: Path) -> None:
+    """What is found in a real pid namespace is said in the words of the sidebar; that nobody uses a GPU is not said."""
+    driver = StandIn(tmp_path)
+    if not can_be_made(driver):
+        pytest.skip("no pid namespace with a /proc of its own can be made here")
+    driver.fault("global generation 535.104")
+    with Container(driver) as container:
+        program = GpuProgram(tmp_path, container.enter())
+        try:
+            assert program.run("gpu.hold('1 GiB')") == "done"
+            (hidden, found) = examine_with(driver, container.enter())
+        finally:
+            program.bury()
+    assert hidden[:2] == ("devices", "problem")
+    assert "this container cannot see its own GPU processes" in hidden[2]
+    assert found[:2] == ("devices", "ok")
+
+
+def examine_with(driver: StandIn, prefix: tuple[str, ...] = ()) -> list[tuple[str, str, str]]:
     """What the doctor says of the devices where that driver is."""
     code = (
         "import json\nfrom jupyter_gpu_guard.doctor import devices\n"
         "print(json.dumps([(f.check, f.level.value, f.says) for f in devices()]))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], env=driver.environment(), capture_output=True, text=True, check=True
+        [*prefix, sys.executable, "-c", code], env=driver.environment(), capture_output=True, text=True, check=True
     )
     return [tuple(finding) for finding in json.loads(done.stdout)]
