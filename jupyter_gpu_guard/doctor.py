@@ -215,8 +215,8 @@ def pid_namespace(proc: Path = Path("/proc")) -> Iterator[Finding]:
         return
     what = (
         "This is a pid namespace of its own, as in a container. The driver's numbers are believed once they have "
-        "proven to be those of this container. Drivers before 570 name GPU processes by the host's numbers or hide their use: "
-        "what is hidden shows as unknown, and nothing is ended on it."
+        "proven to be those of this container. Drivers before 570 name GPU processes by the host's numbers or hide "
+        "their use: what is hidden shows as unknown, and nothing is ended on it."
     )
     remedy = (
         "If this container cannot see its own GPU processes: update the driver to 570 or later, start the container in "

@@ -50,7 +50,7 @@ def until(look: Callable[[], T | None], what: str, patience: float = PATIENCE) -
 
 
 class Lab:
-    """One running server. `root` is the folder that its user sees."""
+    """One running server. `root` is the folder that its user sees. `prefix` is a command that runs a command."""
 
     def __init__(
         self,
@@ -62,12 +62,14 @@ class Lab:
         interval: float = 1.0,
         grace: float = 3,
         python: str = sys.executable,
+        prefix: tuple[str, ...] = (),
     ) -> None:
         self.folder = folder
         self.root = folder / "root"
         self.log = folder / "server.log"
         self._driver = driver
         self._python = python
+        self._prefix = prefix
         self._options = [*options, f"--GpuGuard.grace_time={grace}"]
         self._options.append(f"--GpuGuard.sample_interval={interval}")
         for name in ("root", "home", "config", "runtime", "data", "settings"):
@@ -103,8 +105,8 @@ class Lab:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}/"
-        command = [self._python, "-m", "jupyter", "lab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
-        command += [f"--port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={TOKEN}"]
+        command = [*self._prefix, self._python, "-m", "jupyter", "lab", "--no-browser", "--allow-root"]
+        command += ["--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={TOKEN}"]
         command += [f"--ServerApp.root_dir={self.root}", "--LabApp.expose_app_in_browser=True"]
         command += ["--JupyterNotebookApp.expose_app_in_browser=True", *self._options]
         with self.log.open("ab") as log:
@@ -122,12 +124,16 @@ class Lab:
 
     @property
     def pid(self) -> int:
-        """The server's pid."""
-        return self._process.pid
+        """The server's pid, as it is called from outside."""
+        if not self._prefix:
+            return self._process.pid
+        before = self._process.pid  # the command of the prefix has one child
+        return int(Path(f"/proc/{before}/task/{before}/children").read_text(encoding="ascii"))
 
     def stop(self) -> int:
         """End the server politely, and its kernels with it. Its exit status; negative: it had to be killed."""
-        self._process.send_signal(signal.SIGTERM)
+        if self._process.poll() is None:
+            os.kill(self.pid, signal.SIGTERM)
         try:
             return self._process.wait(30)
         except subprocess.TimeoutExpired:
