@@ -35,6 +35,7 @@ from jupyter_gpu_guard.sources.several import every_device
 from jupyter_gpu_guard.sources.simulated import SimulatedDevices, prepare
 from jupyter_gpu_guard.sources.tensorboard import BoardOwners
 from jupyter_gpu_guard.sources.terminals import TerminalOwners
+from jupyter_gpu_guard.sources.websocket_ear import listening
 
 from .handlers import ROUTES
 
@@ -167,6 +168,7 @@ class GpuGuard(ExtensionApp):
             event_logger=server.event_logger,
             log=self.log,
         )
+        self._listen_in(kernels)
         boards = BoardOwners(settings, Path(server.root_dir), processes, clock, log=self.log)
         owners = JoinedOwners(kernels, TerminalOwners(settings, processes, clock, log=self.log), boards, log=self.log)
         observer = Observer(clock, devices, processes, owners)
@@ -225,6 +227,14 @@ class GpuGuard(ExtensionApp):
         await self.guard.close()
         for source in self._built:
             source.close()
+
+    def _listen_in(self, kernels: KernelOwners) -> None:
+        """Have the websockets of this server tell what only passes there: a cell that asks for a line of input."""
+        name = "kernel_websocket_connection_class"
+        try:
+            self.settings[name] = listening(self.settings[name], kernels.overhear, self.log)
+        except (KeyError, TypeError) as fault:  # then such a cell counts as one that executes
+            self.log.debug("The websocket connections of this server cannot be extended: %r", fault)
 
     def _make_devices(self) -> Devices:
         if self.devices == "nvml":

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from subprocess import Popen  # only to recognize one: nothing is started here
 from typing import TYPE_CHECKING, Any
 
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from jupyter_gpu_guard.core.model import OwnerState, ProcessKey
-from jupyter_gpu_guard.sources.executions import Executions, IopubEar
+from jupyter_gpu_guard.sources.executions import Executions
+from jupyter_gpu_guard.sources.iopub_ear import IopubEar
+from jupyter_gpu_guard.sources.last_activity import LastActivity
 
 if TYPE_CHECKING:
     import logging
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 
     from jupyter_gpu_guard.core.model import Process
     from jupyter_gpu_guard.protocols import Clock
+    from jupyter_gpu_guard.sources.websocket_ear import Passing
 
 _STARTING = {None, "starting", "restarting", "autorestarting"}
 
@@ -29,6 +33,9 @@ class Sight:
     root: ProcessKey | None = None
     started_at: datetime | None = None
     used_at: float | None = None
+    own_ports: frozenset[int] = frozenset()
+    failed: bool = False
+    died: bool = False
 
 
 class KernelWatch:
@@ -45,36 +52,96 @@ class KernelWatch:
         self._identify = identify
         self._clock = clock
         self._log = log
-        self._executions = Executions()
+        self._executions = Executions(in_turn=_works_in_turn(kernel))
         self._ear: IopubEar | None = None
         self._channel: object = None
         self._popen: Any = None
         self._root: ProcessKey | None = None
         self._started_at: datetime | None = None
         self._lost = False  # its pid belongs to somebody else now: never to be believed again
+        self._died = False
+        self._restarts_itself = False
+        self._last_activity = LastActivity()
+        self.is_contradicted = False  # the server says that nobody used it, and somebody did
 
     def look(self, *, at_once: bool = False) -> Sight:
         """The kernel now. `at_once`: with every message that has arrived, also those the event loop has not handled."""
         self._listen()
         if at_once and self._ear is not None:
             self._ear.catch_up()
-        local = isinstance(self.kernel.provisioner, LocalProvisioner)
+        self._executions.settle(self._clock.now().monotonic)
+        if not at_once:
+            self._attend_restarts()
+            self.is_contradicted = self._last_activity.stands_still(self._told_activity())
+        local = self._is_local()
         if local and not self._follow_process():
             self._executions.forget(self._clock.now().monotonic)
-            return Sight(OwnerState.DEAD, self._root, self._started_at, self._executions.used_at)
-        root = self._root if local else None
-        return Sight(self._state(), root, self._started_at if root else None, self._executions.used_at)
+            return self._sight(OwnerState.DEAD, self._root)
+        return self._sight(self._state(), self._root if local else None)
 
     def restarted(self) -> None:
         """The kernel was restarted: what ran before runs no more. A local process shows that by itself."""
-        if not isinstance(self.kernel.provisioner, LocalProvisioner):
+        if not self._is_local():
             self._executions.forget(self._clock.now().monotonic)
+            self._begin_anew()
+
+    def overhear(self, passing: Passing) -> None:
+        """Take note of what has passed between a page and this kernel."""
+        now = self._clock.now().monotonic
+        if passing.kind == "input_reply":
+            self._executions.answered(now)
+        elif passing.request is None:
+            return
+        elif passing.kind == "input_request":
+            self._executions.asks(passing.request)
+        elif passing.kind == "execute_reply":
+            self._executions.replied(passing.request, now)
+        elif passing.in_turn:
+            self._executions.sent(passing.request)
 
     def close(self) -> None:
         """Stop listening. Safe to call twice."""
+        if (remove := getattr(self.kernel, "remove_restart_callback", None)) is not None:
+            remove(self._ended_by_itself, "restart")
+        self._close_ear()
+
+    def _close_ear(self) -> None:
         ear, self._ear = self._ear, None
         if ear is not None:
             ear.close()
+
+    def _sight(self, state: OwnerState, root: ProcessKey | None) -> Sight:
+        executions = self._executions
+        ports = getattr(self.kernel, "ports", ()) if getattr(self.kernel, "transport", None) == "tcp" else ()
+        return Sight(
+            state=state,
+            root=root,
+            started_at=self._started_at if root else None,
+            used_at=executions.used_at,
+            own_ports=executions.debugger_ports.union(port for port in ports if port),
+            failed=executions.failed,
+            died=self._died,
+        )
+
+    def _is_local(self) -> bool:
+        """Whether it is a process of this machine. Of any other its number means nothing here."""
+        provisioner = self.kernel.provisioner
+        if not isinstance(provisioner, LocalProvisioner):
+            return False
+        return provisioner.process is None or isinstance(provisioner.process, Popen)
+
+    def _attend_restarts(self) -> None:
+        """Ask to be told when the kernel is restarted since it has ended by itself. What tells it may come late."""
+        if (add := getattr(self.kernel, "add_restart_callback", None)) is not None:
+            self.kernel.remove_restart_callback(self._ended_by_itself, "restart")
+            add(self._ended_by_itself, "restart")
+
+    def _ended_by_itself(self) -> None:
+        self._died = self._restarts_itself = True
+
+    def _begin_anew(self) -> None:
+        """There is a new process. If it was not for the end of the one before, somebody has asked for it."""
+        self._died, self._restarts_itself = self._restarts_itself, False
 
     def _listen(self) -> None:
         """Listen where the kernel talks. Most restarts keep the channel, and then the connection heals by itself."""
@@ -87,14 +154,23 @@ class KernelWatch:
         )
         if channel == self._channel and (channel is None or self._ear is not None):
             return
-        self.close()
+        self._close_ear()
         self._channel = channel
         if channel is not None:
             self._ear = IopubEar(kernel, self._hear, self._log)
 
     def _hear(self, message: Mapping[str, Any]) -> None:
         popen = getattr(self.kernel.provisioner, "process", None)
-        self._executions.hear(message, popen, self._clock.now().monotonic)
+        executions = self._executions
+        begun, ended = executions.begun, executions.ended
+        executions.hear(message, popen, self._clock.now().monotonic)
+        if executions.begun > begun:
+            self._last_activity.begun(self._told_activity())
+        if executions.ended > ended:
+            self._last_activity.ended()
+
+    def _told_activity(self) -> object:
+        return getattr(self.kernel, "last_activity", None)
 
     def _follow_process(self) -> bool:
         """Whether the local process lives. Fixes its identity when it is first seen, and never believes a pid alone."""
@@ -105,6 +181,7 @@ class KernelWatch:
         if popen is not self._popen:
             self._popen, self._root, self._started_at, self._lost = popen, None, None, False
             self._executions.forget(self._clock.now().monotonic, besides=popen)
+            self._begin_anew()
         if popen.returncode is not None:
             return False
         process = self._identify(popen.pid)
@@ -121,8 +198,10 @@ class KernelWatch:
         return not process.is_over
 
     def _state(self) -> OwnerState:
+        if (state := self._executions.state) is not None:
+            return state
         told = getattr(self.kernel, "execution_state", "never told")
-        if self._executions or told == "busy":
+        if told == "busy":
             return OwnerState.EXECUTING
         if told in _STARTING:
             return OwnerState.STARTING
@@ -131,3 +210,12 @@ class KernelWatch:
         if told == "idle" and self._ear is not None and not self._ear.deaf:
             return OwnerState.IDLE
         return OwnerState.UNKNOWN
+
+
+def _works_in_turn(kernel: Any) -> bool:
+    """Whether it is an IPython kernel, which begins no cell on its main shell before the one before has ended."""
+    try:
+        spec = getattr(kernel, "kernel_spec", None)
+    except KeyError:  # it has been removed since
+        return False
+    return any("ipykernel" in word for word in getattr(spec, "argv", ()))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from jupyter_gpu_guard.core.model import Process
     from jupyter_gpu_guard.protocols import Clock, Processes
+    from jupyter_gpu_guard.sources.websocket_ear import Passing
 
 KERNEL_ACTIONS = "https://events.jupyter.org/jupyter_server/kernel_actions/v1"
 
@@ -67,6 +68,21 @@ class KernelOwners:
             return None
         return self._owner(key.id, at_once=True)
 
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What the server tells about its kernels and cannot be true, in sentences."""
+        return tuple(
+            f"the server's last activity of {self._title_of(kernel_id, None).name} stands still although cells run in "
+            "it; whatever ends idle kernels by that time errs"
+            for kernel_id, watch in self._watches.items()
+            if watch.is_contradicted
+        )
+
+    def overhear(self, passing: Passing) -> None:
+        """Take note of what has passed between a page and a kernel; see `websocket_ear.listening`."""
+        if (watch := self._watches.get(passing.kernel_id)) is not None:
+            watch.overhear(passing)
+
     def close(self) -> None:
         """Stop listening to everything. Safe to call twice."""
         events, self._events = self._events, None
@@ -87,7 +103,7 @@ class KernelOwners:
         except Exception as fault:  # noqa: BLE001 - a kernel manager may be anyone's, and harms only its own kernel
             self._log.debug("Kernel %s cannot be looked at: %r", kernel_id, fault)
             sight = Sight(OwnerState.UNKNOWN)
-        title = self._titles.get(kernel_id) or _Title(kernelspec or kernel_id, None)
+        title = self._title_of(kernel_id, kernelspec)
         return Owner(
             key=OwnerKey(OwnerKind.KERNEL, kernel_id),
             name=title.name,
@@ -97,7 +113,21 @@ class KernelOwners:
             kernelspec=kernelspec,
             started_at=sight.started_at,
             used_at=sight.used_at,
+            own_ports=sight.own_ports,
+            clients=self._clients(kernel_id),
+            failed=sight.failed,
+            died=sight.died,
         )
+
+    def _clients(self, kernel_id: str) -> int:
+        """How many pages are connected, by the server's own count."""
+        try:
+            return int(self._kernels.kernel_model(kernel_id)["connections"])
+        except Exception:  # noqa: BLE001 - not every kernel manager counts, and then nobody is known to be there
+            return 0
+
+    def _title_of(self, kernel_id: str, kernelspec: str | None) -> _Title:
+        return self._titles.get(kernel_id) or _Title(kernelspec or kernel_id, None)
 
     def _watch(self, kernel_id: str, kernel: Any) -> KernelWatch:
         watch = self._watches.get(kernel_id)

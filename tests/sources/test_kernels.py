@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from contextlib import asynccontextmanager
+from subprocess import Popen
 from types import SimpleNamespace
 
 import pytest
@@ -344,11 +345,15 @@ def test_another_process_of_the_same_kernel_does_not_inherit_its_cells():
         process = None
         pid = None
 
+    class FakePopen(Popen):
+        def __init__(self, pid):
+            self.pid, self.returncode = pid, None
+
     table = FakeProcesses(*(Process(ProcessKey(pid, 7), 1, pid, pid, "S", NOON) for pid in (71, 72)))
     provisioner = FakeLocal()
     kernel = SimpleNamespace(execution_state="idle", provisioner=provisioner, iopub_port=0)
     watch = KernelWatch(kernel, table.identify, FakeClock(), logging.getLogger(__name__))
-    provisioner.process, provisioner.pid = SimpleNamespace(pid=71, returncode=None), 71
+    provisioner.process, provisioner.pid = FakePopen(71), 71
     assert watch.look().root == ProcessKey(71, 7)
     watch._hear(
         {
@@ -358,7 +363,7 @@ def test_another_process_of_the_same_kernel_does_not_inherit_its_cells():
         }
     )
     assert watch.look().state is OwnerState.EXECUTING
-    provisioner.process, provisioner.pid = SimpleNamespace(pid=72, returncode=None), 72
+    provisioner.process, provisioner.pid = FakePopen(72), 72
     after = watch.look()
     assert after.root == ProcessKey(72, 7)
     assert after.state is not OwnerState.EXECUTING
