@@ -108,7 +108,7 @@ _SENTENCES: dict[Code, Callable[[dict[str, Fact]], str]] = {
         f"the limit is {span(f['unwatched_for_seconds'])}."
     ),
     Code.WATCHED: lambda f: (
-        f"This TensorBoard was last looked at {span(f['unwatched_seconds'])} ago; "
+        f"Nobody has looked at this TensorBoard for {span(f['unwatched_seconds'])}; "
         f"the limit is {span(f['unwatched_for_seconds'])}."
     ),
 }

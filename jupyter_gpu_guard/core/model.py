@@ -126,10 +126,10 @@ class Evidence(str, Enum):
 class Device:
     """A GPU or a MIG instance, named by UUID. `index` is for display only and may change between two boots.
 
-    `compute` is what the driver says of the moment. `overall` is the mean compute of the whole device since the
-    previous reading, or a bound above it: it may stand in for processes that are not measured if one owner alone is on
-    the device.
-    `part_of` is the UUID of the GPU that a MIG instance is cut from.
+    `memory_used` is without `memory_reserved`, which the driver keeps for itself; an old driver that does not tell them
+    apart counts both as used. `compute` is what the driver says of the moment. `overall` is the mean compute of the
+    whole device since the previous reading, or a bound above it: it may stand in for processes that are not measured if
+    one owner alone is on the device. `part_of` is the UUID of the GPU that a MIG instance is cut from.
     """
 
     uuid: str

@@ -134,7 +134,7 @@ def _device(device: Device, state: Published) -> WireDevice:
 
 
 def _unattributed(device: Device, state: Published) -> Reading:
-    """Used, less what the driver reserves for itself, less all that is listed. Never spread over notebooks."""
+    """Used, less all that is listed. Never spread over notebooks."""
     if device.state is DeviceState.SUSPENDED:
         return Unknown(Why.SUSPENDED)
     if state.snapshot is None or state.snapshot.missed("devices") or device.state is not DeviceState.OK:
@@ -142,11 +142,9 @@ def _unattributed(device: Device, state: Published) -> Reading:
     # What is on an instance is on the GPU that it is cut from.
     places = {device.uuid, *(part.uuid for part in state.snapshot.devices if part.part_of == device.uuid)}
     listed = total(client.memory for client in state.snapshot.clients if client.device in places)
-    known = (device.memory_used, device.memory_reserved, listed)
-    if unknown := next((value for value in known if not is_known(value)), None):
-        return unknown
-    used, reserved, named = (float(value) for value in known if is_known(value))
-    return max(0.0, used - reserved - named)
+    if not is_known(device.memory_used):
+        return device.memory_used
+    return max(0.0, device.memory_used - listed) if is_known(listed) else listed
 
 
 def _process(row: GpuProcess) -> WireProcess:

@@ -199,13 +199,13 @@ class Lab:
 
     # ---- kernels ----
 
-    def start_kernel(self, notebook: str) -> Kernel:
+    def start_kernel(self, notebook: str, kernelspec: str = "python3") -> Kernel:
         """A kernel with a session for `notebook`, as an open tab makes one, but without a client."""
         path = self.root / notebook
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             path.write_text(json.dumps(EMPTY_NOTEBOOK), encoding="utf-8")
-        body = {"path": notebook, "name": notebook, "type": "notebook", "kernel": {"name": "python3"}}
+        body = {"path": notebook, "name": notebook, "type": "notebook", "kernel": {"name": kernelspec}}
         status, session = self.request("POST", "api/sessions", body)
         assert status == 201, (status, session)
         return Kernel(self, session["kernel"]["id"])
