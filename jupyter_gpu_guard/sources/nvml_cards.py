@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SELDOM_SECONDS = 60.0
 
 _ENABLED = 1
+_MOST_INSTANCES = 256  # more than any GPU has
 _REOPENED = Unknown(Why.NOT_READ, "the driver was opened again")
 
 
@@ -113,7 +114,7 @@ class Cards:
             bus = self._library.ask("nvmlDeviceGetPciInfo", handle)
             card.index, card.handle = index, handle
             card.name = card.name if isinstance(name, Unknown) else name
-            card.bus_id = None if isinstance(bus, Unknown) else _in_sysfs(bus.busId)
+            card.bus_id = None if isinstance(bus, Unknown) else _in_sysfs(bus)
         unnamed = []
         for index, why in refused.items():
             known = by_index.get(index)
@@ -181,6 +182,8 @@ class Cards:
         by_uuid = {one.uuid: one for one in before}
         found: list[Card] = []
         most = self._library.ask("nvmlDeviceGetMaxMigDeviceCount", card.handle)
+        if not isinstance(most, Unknown) and most > _MOST_INSTANCES:
+            most = Unknown(Why.IMPLAUSIBLE, f"it says that there may be {most}")
         for number in range(0 if isinstance(most, Unknown) else most):
             handle = self._library.ask("nvmlDeviceGetMigDeviceHandleByIndex", card.handle, number, form=str(number))
             if isinstance(handle, Unknown) and handle.why in {Why.NOT_AVAILABLE, Why.NO_PERMISSION}:
@@ -205,10 +208,10 @@ class Cards:
         return [*found, *(one for one in before if one not in found)]
 
 
-def _in_sysfs(bus_id: str) -> str | None:
+def _in_sysfs(bus: Any) -> str | None:
     """The name of a PCI device in sysfs, whose domain has four digits where the driver's has eight."""
-    domain, colon, rest = bus_id.lower().partition(":")
     try:
+        domain, colon, rest = bus.busId.lower().partition(":")
         return f"{int(domain, 16):04x}:{rest}" if colon else None
-    except ValueError:
+    except ValueError:  # no text, or no number
         return None

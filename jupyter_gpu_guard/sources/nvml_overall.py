@@ -24,6 +24,8 @@ class _Row(NamedTuple):
     timeStamp: int  # noqa: N815 - NVIDIA's name
     smUtil: int  # noqa: N815
     pid: int = _WHOLE
+    encUtil: int = 0  # noqa: N815
+    decUtil: int = 0  # noqa: N815
 
 
 class DevicePeak:

@@ -7,8 +7,11 @@
 #define _GNU_SOURCE
 #include "standin.h"
 
+#include "fuzz.h"
+
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static struct nvmlDevice_st handles[MAX_DEVICES][MAX_INSTANCES];
 
@@ -56,7 +59,7 @@ struct nvmlGpmSample_st {
 nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned *count) {
     DEVICE(device);
     NEED(count);
-    *count = is_mig(index) ? MAX_INSTANCES : 0; /* Header */
+    *count = FUZZED(is_mig(index) ? MAX_INSTANCES : 0U); /* Header */
     return leave(NVML_SUCCESS);
 }
 
@@ -75,7 +78,7 @@ nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned n
 nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned *id) {
     DEVICE(device);
     NEED(id && instance != WHOLE);
-    *id = (unsigned)instance + 1;
+    *id = FUZZED((unsigned)instance + 1);
     return leave(NVML_SUCCESS);
 }
 
@@ -135,6 +138,10 @@ nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *wanted) {
         bool decoder = metric->metricId == NVML_GPM_METRIC_NVDEC_0_UTIL;
         metric->nvmlReturn = compute || decoder ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
         metric->value = compute ? percent : 0;
+        if (fuzz_strikes()) {
+            unsigned long long bits = fuzz_number(0);
+            memcpy(&metric->value, &bits, sizeof bits);
+        }
         if (decoder && fault_is_on(first->index, "gpm_decoder", __func__, argument)) {
             metric->value = strtod(argument, NULL);
         }

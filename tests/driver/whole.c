@@ -5,6 +5,8 @@
 #define _GNU_SOURCE
 #include "standin.h"
 
+#include "fuzz.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -47,12 +49,12 @@ nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingType_t type, 
         }
         if (samples != NULL && found < *count) {
             percent = type == NVML_GPU_UTILIZATION_SAMPLES ? percent : percent / 2;
-            samples[found] = (nvmlSample_t){stamp, {.uiVal = (unsigned)(percent + 0.5)}};
+            samples[found] = (nvmlSample_t){FUZZED(stamp), {.uiVal = FUZZED((unsigned)(percent + 0.5))}};
         }
         found++;
     }
     *value_type = NVML_VALUE_TYPE_UNSIGNED_INT; /* Header */
-    *count = samples == NULL || found < *count ? found : *count;
+    *count = fuzz_count(samples == NULL || found < *count ? found : *count);
     return leave(found > 0 ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND);
 }
 
@@ -83,10 +85,10 @@ nvmlReturn_t nvmlDeviceGetAccountingStats_v2(nvmlDevice_t device, nvmlAccounting
             long long slots = monotonic_us() / SLOT_US;
             double sum = mean_percent(client, (unsigned)index, 0, slots * SLOT_US) * (double)slots * 100;
             stats->isRunning = 1;
-            stats->sampleCount = (unsigned)slots;
-            stats->sumGpuUtil = (unsigned long long)(sum + 0.5);
-            stats->sumFbUtil = stats->sumGpuUtil / 2;
-            stats->startTime = 1;
+            stats->sampleCount = FUZZED((unsigned)slots);
+            stats->sumGpuUtil = FUZZED((unsigned long long)(sum + 0.5));
+            stats->sumFbUtil = FUZZED((unsigned long long)(sum / 2 + 0.5));
+            stats->startTime = FUZZED(1ULL);
             return leave(NVML_SUCCESS);
         }
     }
