@@ -10,12 +10,13 @@ FRONT := jupyter_gpu_guard/labextension/package.json
 FRONT_SOURCES := $(wildcard labextension/src/*.ts labextension/src/*.tsx labextension/src/*/*.tsx labextension/src/*/*.ts \
 	labextension/style/* labextension/schema/*.json) labextension/package.json labextension/tsconfig.json
 
-.PHONY: help install run test test-python test-front screenshots lint format build clean
+.PHONY: help install run test test-python test-front screenshots goldens lint format build clean
 
 help:
 	@echo "make run     install into $(VENV), build the front end, open JupyterLab with the extension"
 	@echo "make test    install what the tests need and run them all: Python, TypeScript, browser"
 	@echo "make screenshots  take the pictures of README and docs anew"
+	@echo "make goldens  write the recordings in tests/recordings and what their replay gives anew"
 	@echo "make lint    ruff, mypy, import-linter, eslint, prettier"
 	@echo "make format  put code into shape"
 	@echo "make build   sdist and wheel in dist/"
@@ -71,6 +72,9 @@ screenshots: $(VENV)/.dev
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -q tests/e2e/test_browser.py
 	mkdir -p docs/images
 	cp tests/output/{sidebar,warning,aftermath}.png docs/images/
+
+goldens: $(VENV)/.dev
+	$(BIN)/python scripts/goldens.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qs, quote, unquote, urlencode, urlsplit, urlunsplit
 
 TIMEOUT_SECONDS = 10.0
 LARGEST_ANSWER = 64 * 2**20
@@ -131,12 +131,13 @@ def _without_secrets(url: SplitResult) -> str:
     return urlunsplit((url.scheme, place, url.path.rstrip("/") + "/", "", ""))
 
 
-def ask(server: Server, path: str) -> Any:
-    """The JSON that GET `path` of the guard's API answers; no redirect is followed.
+def ask(server: Server, path: str, **query: str) -> Any:
+    """The JSON that GET `path` of the guard's API answers, with `query`; no redirect is followed.
 
     Raises NotFoundError or NoAnswerError.
     """
     target = quote(urlsplit(server.url).path + "gpu-guard/api/v1/" + path, safe="/:%")
+    target += f"?{urlencode(query)}" if query else ""
     headers = {"Accept": "application/json"}
     if server.token:
         headers["Authorization"] = f"token {server.token}"

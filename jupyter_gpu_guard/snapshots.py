@@ -45,15 +45,16 @@ class Header:
     """What holds for all Snapshots that follow, up to the next header.
 
     `run` is a number of its own for each time that a server runs: monotonic times are only comparable within one.
-    `policy` is the digest of the policy in force there. `interval_seconds` lie between two looks.
+    `policy` is the digest of the policy in force there. `interval_seconds` lie between two looks, or
+    `resting_seconds` while nobody is on any device.
     """
 
     recorded_with: str
     run: str
     interval_seconds: float
+    resting_seconds: float = 0.0
     policy: str = ""
     names: bool = False
-    simulated: bool = False
 
     def line(self) -> str:
         """As one line of JSON, without its end."""
@@ -184,10 +185,14 @@ def _reachable(begin: set[int], following: Callable[[int], Iterable[int]]) -> se
 
 
 class Pseudonyms:
-    """Opaque words in place of names: the same for the same name while this object lives, and never again after."""
+    """Opaque words in place of names: the same for the same name while this object lives, and never again after.
+
+    `run` is a word for this object itself.
+    """
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)
+        self.run = secrets.token_hex(6)
 
     def __call__(self, kind: str, name: str) -> str:
         """`notebook-5f3a9c12e0`: what kind of name it is, and which."""

@@ -155,7 +155,7 @@ def test_a_line_that_is_none_says_what_is_wrong(line: str, word: str) -> None:
 
 def test_a_header_comes_back_as_it_was() -> None:
     """And no other line is one."""
-    header = Header("1.2", "a1", 5.0, "digest", names=True, simulated=True)
+    header = Header("1.2", "a1", 5.0, 30.0, "digest", names=True)
     assert parse_header(header.line()) == header
     assert parse_header(to_json(snapshot())) is None
     assert parse_header("{") is None

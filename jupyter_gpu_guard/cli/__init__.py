@@ -164,6 +164,87 @@ def demo(port: int, folder: Path, extra: Sequence[str], *, no_browser: bool) -> 
         _give_up(str(error))
 
 
+@main.command()
+@click.argument("file", type=_FILE)
+@click.option("--server", metavar="URL|PORT", help="Record this server, by its port or URL.")
+@click.option(
+    "--interval", metavar="TIME", help="Ask so often, for example 30s. Otherwise as often as the server looks."
+)
+@click.option("--duration", metavar="TIME", help="End after this time, for example 1h. Otherwise with Ctrl-C.")
+@click.option("--names", is_flag=True, help="With the names of notebooks, sessions and log directories.")
+@click.option("--force", is_flag=True, help="Replace FILE, whatever it holds.")
+def record(
+    file: Path, server: str | None, interval: str | None, duration: str | None, *, names: bool, force: bool
+) -> None:
+    """Write what the guard of a server sees to FILE, look by look; a recording that is there goes on."""
+    from .recording import CannotRecordError, Recorder  # noqa: PLC0415
+
+    servers = _servers(server, as_json=False)
+    if len(servers) > 1:
+        _give_up("Several servers are running; name one with --server: " + ", ".join(each.url for each in servers))
+    every, lasting = _seconds("--interval", interval), _seconds("--duration", duration)
+    recorder = Recorder(servers[0], file, every, names, force)
+    shows = sys.stderr.isatty()
+
+    def progress(recorder: Recorder) -> None:
+        waiting = ", the server does not answer" if recorder.silent_for else ""
+        click.echo(f"\r{recorder.written} snapshots{waiting}\x1b[K", nl=False, err=True)
+
+    try:
+        recorder.record(lasting, progress if shows else lambda _: None)
+    except CannotRecordError as error:
+        _give_up(str(error))
+    except KeyboardInterrupt:
+        pass
+    if shows:
+        click.echo("\r\x1b[K", nl=False, err=True)
+    click.echo(recorder.summary())
+
+
+@main.command()
+@click.argument("file", type=_FILE)
+@click.option(
+    "--policy", "policies", metavar="FILE", type=_FILE, multiple=True, help="A policy file; more than one may be given."
+)
+@_json_option
+def replay(file: Path, policies: Sequence[Path], *, as_json: bool) -> None:
+    """Say what would have been done to what is recorded in FILE, when and why. Nothing is done.
+
+    Without --policy: under the policy files that the server would read here, or the built-in defaults.
+    """
+    from jupyter_gpu_guard.core.policy import Policy  # noqa: PLC0415
+    from jupyter_gpu_guard.policyfile import PolicyError, discover, load  # noqa: PLC0415
+
+    from .replaying import RecordingError, replay  # noqa: PLC0415
+
+    try:
+        paths = tuple(policies) or discover()
+        ruled = load(paths) if paths else Policy()
+        replayed = replay(file, ruled)
+    except (PolicyError, RecordingError) as error:
+        _give_up(str(error))
+    if as_json:
+        _print_json(replayed.as_json(file, ruled))
+        return
+    for line in replayed.lines(file, ruled):
+        click.echo(line)
+
+
+def _seconds(option: str, text: str | None) -> float | None:
+    """The duration that was given. A mistake: one sentence, and the end."""
+    from jupyter_gpu_guard.quantities import QuantityError, parse_duration  # noqa: PLC0415
+
+    if text is None:
+        return None
+    try:
+        seconds = parse_duration(text).total_seconds()
+    except QuantityError as error:
+        _give_up(f"{option}: {error}")
+    if seconds <= 0:
+        _give_up(f"{option}: {text!r} is no time; write for example 30s")
+    return seconds
+
+
 def _servers(wanted: str | None, *, as_json: bool) -> list[Server]:
     """The servers to ask; none: one sentence, and the end."""
     from jupyter_gpu_guard.running import NoAnswerError, choose, running_servers  # noqa: PLC0415

@@ -15,8 +15,10 @@ from tornado import web
 from jupyter_gpu_guard.core.explain import span
 from jupyter_gpu_guard.core.model import OwnerKey
 from jupyter_gpu_guard.guard import Guard, KeepTooLongError, NoSuchOwnerError, TooLateError
+from jupyter_gpu_guard.snapshots import Header, Pseudonyms, only_what_matters, to_json, without_names
 
 AUTH_RESOURCE = "gpu_guard"
+_WORDS = Pseudonyms()
 ANSWER_WITHIN = 10.0  # seconds; a longer shutdown goes on, and its outcome is in the report
 
 
@@ -105,6 +107,37 @@ class HealthHandler(GuardHandler):
         )
 
 
+class SnapshotHandler(GuardHandler):
+    """GET snapshot."""
+
+    @web.authenticated
+    @authorized(action="read")
+    async def get(self) -> None:
+        """What was seen last, as `record` writes it. Without `names=1`, opaque words stand in place of names."""
+        names = self.get_query_argument("names", "0")
+        if names not in ("0", "1"):
+            raise web.HTTPError(400, "names: must be 0 or 1")
+        extension: Any = self.extensionapp
+        answer = await asyncio.to_thread(_snapshot, self.guard, extension.resting_interval, names=names == "1")
+        self.set_header("Content-Type", "application/json")
+        self.set_header("Cache-Control", "no-store")
+        self.finish(answer)
+
+
+def _snapshot(guard: Guard, resting: float, *, names: bool) -> str:
+    """The last Snapshot as JSON, with a header and the number of the look. Takes a while where processes are many."""
+    from jupyter_gpu_guard import __version__  # noqa: PLC0415
+
+    state = guard.published
+    snapshot = state.snapshot
+    header = Header(__version__, _WORDS.run, state.interval, resting, state.policy.digest, names=names)
+    line = "null"
+    if snapshot is not None:
+        snapshot = only_what_matters(snapshot, state.attribution.lineage)
+        line = to_json(snapshot if names else without_names(snapshot, _WORDS))
+    return f'{header.line()[:-1]}, "look": {state.ticks}, "snapshot": {line}}}'
+
+
 class KeepHandler(GuardHandler):
     """POST and DELETE owners/{owner}/keep."""
 
@@ -176,7 +209,7 @@ class NotFoundHandler(GuardHandler):
     @authorized(action="read")
     async def get(self, path: str) -> None:
         """404 with a sentence."""
-        known = "report, explain/{owner}, health, owners/{owner}/keep, owners/{owner}/shutdown"
+        known = "report, explain/{owner}, health, snapshot, owners/{owner}/keep, owners/{owner}/shutdown"
         raise web.HTTPError(404, f"no such resource {path!r}; there are {known}")
 
 
@@ -186,6 +219,7 @@ ROUTES = [
     (rf"{_BASE}/report", ReportHandler),
     (rf"{_BASE}/explain/{_OWNER}", ExplainHandler),
     (rf"{_BASE}/health", HealthHandler),
+    (rf"{_BASE}/snapshot", SnapshotHandler),
     (rf"{_BASE}/owners/{_OWNER}/keep", KeepHandler),
     (rf"{_BASE}/owners/{_OWNER}/shutdown", ShutdownHandler),
     (rf"{_BASE}/(.*)", NotFoundHandler),

@@ -1,0 +1,86 @@
+"""What would have been done: Snapshots through the same thoughts as in a guard, with rehearsed acts. Pure.
+
+What is acted on goes on living in the Snapshots that follow, since they show what really happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from .assess import Perceived, decide, perceive
+from .ledger import Ledger, begin, review, settle
+from .model import Holder, OwnerKey, Snapshot
+from .policy import Action, Policy
+from .verdict import Lease, Outcome, Result, Verdict
+
+NOBODY_KEEPS: Mapping[OwnerKey, Lease] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What one round leaves to the next. An empty one is a server that has just started."""
+
+    perceived: Perceived = field(default_factory=Perceived)
+    ledger: Ledger = field(default_factory=lambda: Ledger(rehearsal=True))
+
+
+@dataclass(frozen=True)
+class Act:
+    """One thing that would have been done, and to whom."""
+
+    verdict: Verdict
+    holder: Holder
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One Snapshot, what was thought of it, and what would have been done."""
+
+    snapshot: Snapshot
+    verdicts: Mapping[OwnerKey, Verdict]
+    acts: tuple[Act, ...]
+    carried: Carried
+
+
+def rehearse(
+    snapshot: Snapshot,
+    before: Carried,
+    policy: Policy,
+    longest_span: float,
+    leases: Mapping[OwnerKey, Lease] = NOBODY_KEEPS,
+) -> Scene:
+    """One round. Readings further apart than `longest_span` seconds leave a gap; `leases` are those that hold now."""
+    now = snapshot.taken_at
+    perceived = perceive(snapshot, before.perceived, longest_span)
+    verdicts = decide(snapshot, perceived, policy, leases, before.ledger)
+    ledger = review(before.ledger, verdicts, now)
+    holders = {holder.owner.key: holder for holder in perceived.attribution.holders}
+    acts = []
+    for verdict in verdicts:
+        if verdict.action is Action.KEEP:
+            continue
+        act = Act(verdict, holders[verdict.owner], _outcome(verdict, holders[verdict.owner], snapshot))
+        acts.append(act)
+        if verdict.action.loses_work:
+            ledger = begin(ledger, verdict, now)
+        ledger = settle(ledger, verdict, act.outcome, now)
+    by_owner = {verdict.owner: verdict for verdict in verdicts}
+    return Scene(snapshot, by_owner, tuple(acts), Carried(perceived, ledger))
+
+
+def _outcome(verdict: Verdict, holder: Holder, snapshot: Snapshot) -> Outcome:
+    return Outcome(
+        owner=verdict.owner,
+        root=verdict.root,
+        action=verdict.action,
+        rule=verdict.rule,
+        result=Result.REHEARSED,
+        at=snapshot.taken_at.wall,
+        detail="nothing was done: this is a rehearsal",
+        reasons=verdict.reasons,
+        notebook=holder.owner.notebook,
+        name=holder.owner.name,
+    )
