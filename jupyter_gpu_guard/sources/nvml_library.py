@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_gpu_guard.core.model import Unknown, Why
 
-from .nvml_first_lists import FIRST_LISTS, first_list
+from .nvml_lists import LISTS, read_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,9 +180,9 @@ class NvmlLibrary:
         return Unknown(why, said)
 
     def _call(self, name: str, *arguments: Any) -> tuple[int | None, Any]:
-        if name not in FIRST_LISTS and not self.offers(name):
+        if name not in LISTS and not self.offers(name):
             return FUNCTION_NOT_FOUND, f"nvidia-ml-py has no {name}"
-        function = partial(first_list, self._nvml, name) if name in FIRST_LISTS else getattr(self._nvml, name)
+        function = partial(read_list, self._nvml, name) if name in LISTS else getattr(self._nvml, name)
         code, answer = self._answer(function, *arguments)
         for _ in range(_MORE_TRIES):
             if code != INSUFFICIENT_SIZE:

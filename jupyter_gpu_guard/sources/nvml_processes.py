@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .nvml_library import NvmlLibrary
+    from .nvml_lists import Row
     from .nvml_pids import PidMeaning
 
 _KINDS = {"Compute": "C", "Graphics": "G", "MPSCompute": "M"}
@@ -30,7 +33,7 @@ class Listed:
     memory: Mapping[int, Reading] = field(default_factory=dict)
     types: Mapping[int, str] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def shared(self) -> frozenset[int]:
         """Those that compute through the multi-process service."""
         return frozenset(pid for pid, letters in self.types.items() if "M" in letters)
@@ -47,7 +50,7 @@ class ProcessLists:
 
     def read(self, handle: Any, uuid: str, memory_total: Reading) -> Listed | Unknown:
         """Everybody on the device; Unknown if a list fails or contradicts itself, for then somebody may be missing."""
-        parts: dict[int, dict[tuple[int, int], Reading]] = defaultdict(dict)
+        parts: dict[int, dict[tuple[int, ...], Reading]] = defaultdict(dict)
         types: dict[int, str] = {}
         for kind, letter in _KINDS.items():
             rows = self._rows(kind, handle)
@@ -59,11 +62,13 @@ class ProcessLists:
             if fault is not None:
                 return fault  # drivers have used other structures: no row of such a list can be trusted
             for row in rows:
-                context = (row.gpuInstanceId, row.computeInstanceId)
+                pid, said, *context = row
+                held, part = parts[pid], tuple(context)
                 # The same context may be in several lists: it has its memory once.
-                parts[row.pid][context] = highest((parts[row.pid].get(context, 0), self._memory(row)))
-                if letter not in types.get(row.pid, ""):
-                    types[row.pid] = f"{types[row.pid]}+{letter}" if row.pid in types else letter
+                reading = self._memory(said)
+                held[part] = highest((held[part], reading)) if part in held else reading
+                if letter not in types.get(pid, ""):
+                    types[pid] = f"{types[pid]}+{letter}" if pid in types else letter
         named = self._meaning.named(uuid, parts)
         if isinstance(named, Unknown):
             return named
@@ -74,39 +79,39 @@ class ProcessLists:
         """All numbers in the last list of each device, also where nobody may be named after them."""
         return self._meaning.listed()
 
-    def _rows(self, kind: str, handle: Any) -> list[Any] | Unknown:
+    def _rows(self, kind: str, handle: Any) -> list[Row] | Unknown:
         """The newest form of a list that this driver has."""
-        rows: list[Any] | Unknown = []
+        rows: list[Row] | Unknown = []
         for form in _FORMS:
             rows = self._library.ask(f"nvmlDeviceGet{kind}RunningProcesses_{form}", handle)
             if not isinstance(rows, Unknown) or rows.why is not Why.NOT_SUPPORTED:
                 break
         return rows
 
-    def _implausible(self, rows: list[Any], memory_total: Reading) -> Unknown | None:
+    def _implausible(self, rows: list[Row], memory_total: Reading) -> Unknown | None:
         """What cannot be true of a list, if anything: then its rows are not where they were looked for."""
-        seen: dict[tuple[int, int, int], int | None] = {}
-        for row in rows:
-            said = row.usedGpuMemory
-            context = (row.pid, row.gpuInstanceId, row.computeInstanceId)
-            if not 0 < row.pid <= self._highest_pid:
-                return Unknown(Why.IMPLAUSIBLE, f"it names a process {row.pid}: {_DISAGREE}")
-            if said is not None and is_known(memory_total) and said > memory_total:
-                what = f"it gives process {row.pid} more memory than the device has"
+        seen: dict[tuple[int, ...], int | None] = {}
+        most = memory_total if is_known(memory_total) else inf
+        for pid, memory, *context in rows:
+            if not 0 < pid <= self._highest_pid:
+                return Unknown(Why.IMPLAUSIBLE, f"it names a process {pid}: {_DISAGREE}")
+            if memory is not None and memory > most:
+                what = f"it gives process {pid} more memory than the device has"
                 return Unknown(Why.IMPLAUSIBLE, f"{what}: {_DISAGREE}")
-            if any(_HIGHEST_INSTANCE < part != _NO_INSTANCE for part in context[1:]):
-                return Unknown(Why.IMPLAUSIBLE, f"it names an instance that cannot be: {_DISAGREE}")
-            if seen.setdefault(context, said) != said:
-                return Unknown(Why.IMPLAUSIBLE, f"it gives process {row.pid} two amounts of memory: {_DISAGREE}")
+            for part in context:
+                if _HIGHEST_INSTANCE < part != _NO_INSTANCE:
+                    return Unknown(Why.IMPLAUSIBLE, f"it names an instance that cannot be: {_DISAGREE}")
+            if seen.setdefault((pid, *context), memory) != memory:
+                return Unknown(Why.IMPLAUSIBLE, f"it gives process {pid} two amounts of memory: {_DISAGREE}")
         return None
 
-    def _memory(self, row: Any) -> Reading:
-        if row.usedGpuMemory is None:
+    def _memory(self, said: int | None) -> Reading:
+        if said is None:
             return Unknown(Why.NOT_AVAILABLE)
-        if row.usedGpuMemory == 0 and self.namespaced:
+        if said == 0 and self.namespaced:
             # Some drivers translate the pid for a container and then look the memory up by the pid of the host.
             return Unknown(Why.PIDS_HIDDEN, "the driver says 0 to a container")
-        return float(row.usedGpuMemory)
+        return float(said)
 
 
 def _highest_pid() -> int:

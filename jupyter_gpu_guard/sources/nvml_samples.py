@@ -20,7 +20,7 @@ RING_SECONDS = 10.0
 SHORTEST_SECONDS = 0.5
 _CLOCK_STEP = 1.0
 _SLACK = 5.0
-_OTHER_ENGINES = ("encUtil", "decUtil", "jpgUtil", "ofaUtil")
+_MORE_ENGINES = ("jpgUtil", "ofaUtil")  # not in every form of the samples
 _FULL = 100
 
 
@@ -101,22 +101,23 @@ class SampleCursor:
             return Unknown(Why.NOT_READ, "the clock was set, or the machine slept")
         return None
 
-    def _sort(self, rows: Iterable[Any]) -> tuple[dict[int, Reading], dict[int, Reading], int]:
+    def _sort(self, rows: Iterable[Any]) -> tuple[Mapping[int, Reading], Mapping[int, Reading], int]:
         """Plausible rows by pid, those of other engines, and the newest stamp. Implausible rows alone are Unknown."""
-        used: dict[int, Reading] = {}
-        others: dict[int, Reading] = {}
+        used: dict[int, float] = {}
+        others: dict[int, float] = {}
         implausible: dict[int, Reading] = {}
         newest = self._newest
         for row in rows:
-            other = max(getattr(row, engine, 0) for engine in _OTHER_ENGINES)
+            pid, stamp = row.pid, row.timeStamp
+            other = max(row.encUtil, row.decUtil, *(getattr(row, engine, 0) for engine in _MORE_ENGINES))
             percent = max(row.smUtil, other)
-            if row.pid == 0:
+            if pid == 0:
                 continue
-            if percent > _FULL or (row.timeStamp == 0 and percent > 0):
+            if percent > _FULL or (stamp == 0 and percent > 0):
                 said = f"the driver says {percent} %" if percent > _FULL else "the driver's sample has no time"
-                implausible[row.pid] = Unknown(Why.IMPLAUSIBLE, said)
-            elif row.timeStamp > self._newest:  # drivers also return rows that were seen before
-                used[row.pid] = highest((used.get(row.pid, 0), percent))
-                others[row.pid] = highest((others.get(row.pid, 0), other))
-                newest = max(newest, row.timeStamp)
+                implausible[pid] = Unknown(Why.IMPLAUSIBLE, said)
+            elif stamp > self._newest:  # drivers also return rows that were seen before
+                used[pid] = max(used.get(pid, 0), percent)
+                others[pid] = max(others.get(pid, 0), other)
+                newest = max(newest, stamp)
         return {**implausible, **used}, others, newest

@@ -104,6 +104,8 @@ class ProcfsProcesses:
             with os.scandir(folder) as entries:
                 for entry in entries:
                     name = entry.name
+                    if not name.isdecimal():
+                        continue
                     row = rows.get(name)
                     is_old = row is None or row.due <= now or row.inode != entry.inode()
                     if is_old or closely is None or name in wanted:
@@ -117,9 +119,7 @@ class ProcfsProcesses:
         return table
 
     def _read_again(self, folder: int, entry: os.DirEntry[str], before: _Row | None, now: float) -> _Row | None:
-        """The row of this moment, or None if the entry is no process, or none any more."""
-        if not entry.name.isdecimal():
-            return None
+        """The row of this moment, or None if there is no such process any more."""
         text = _contents(f"{entry.name}/stat", folder)
         if before is not None and before.text == text:
             process: Process | None = before.process  # a sleeping one has the same text as last time

@@ -153,11 +153,11 @@ def test_one_row_that_cannot_be_spoils_the_list(
 ) -> None:
     """Whichever row it is: where one is wrong, the others are not where they were looked for either."""
     prelude = (
-        "import pynvml\n"
-        "from collections import namedtuple\n"
-        "none = 0xFFFFFFFF\n"
-        "Row = namedtuple('Row', 'pid usedGpuMemory gpuInstanceId computeInstanceId', defaults=(none, none))\n"
-        f"pynvml.nvmlDeviceGetComputeRunningProcesses_v3 = lambda handle: [{rows.format(pid=idle)}]\n"
+        "import jupyter_gpu_guard.sources.nvml_library as library\n"
+        "from jupyter_gpu_guard.sources.nvml_lists import Row\n"
+        "right, wrong = library.read_list, 'nvmlDeviceGetComputeRunningProcesses_v3'\n"
+        "library.read_list = lambda nvml, name, handle: "
+        f"[{rows.format(pid=idle)}] if name == wrong else right(nvml, name, handle)\n"
     )
     seen = open_nvml(prelude=prelude).read()
     assert [row for row in seen.clients if row.device == FIRST] == []
