@@ -106,8 +106,9 @@ class Lab:
             port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}/"
         command = [*self._prefix, self._python, "-m", "jupyter", "lab", "--no-browser", "--allow-root"]
-        command += ["--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={TOKEN}"]
-        command += [f"--ServerApp.root_dir={self.root}", "--LabApp.expose_app_in_browser=True"]
+        command += ["--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0"]
+        command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={self.root}"]
+        command += ["--LabApp.expose_app_in_browser=True"]
         command += ["--JupyterNotebookApp.expose_app_in_browser=True", *self._options]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
