@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import Self
 
+from jupyter_gpu_guard.kernel.simulated_gpu import declare_for
+
 if TYPE_CHECKING:
+    from jupyter_gpu_guard.kernel.declaration import Declaration
     from tests.driver import StandIn
 
 _UNSHARE = ("unshare", "--user", "--map-root-user", "--mount", "--fork", "--kill-child")
@@ -29,6 +32,13 @@ def command_inside(driver: StandIn) -> tuple[str, ...]:
 def command_with_shared_pids() -> tuple[str, ...]:
     """Put before a command, it makes a container that shares the pids of the host."""
     return (*_UNSHARE, "sh", "-c", 'exec "$@"', "sh")
+
+
+def declare_elsewhere(driver: StandIn, pid: int, declaration: Declaration) -> None:
+    """Declare for a process of the host, in a folder of its own: inside, it would be cleaned away as one that ended."""
+    folder = driver.folder / "elsewhere"
+    folder.mkdir(exist_ok=True)
+    declare_for(pid, declaration, folder)
 
 
 def can_be_made(driver: StandIn) -> bool:

@@ -12,11 +12,11 @@ from container_room import (
     GIB,
     HIDDEN_TEXT,
     container,
-    declare_elsewhere,
     driver,
     gaps,
     hold,
     inner,
+    neighbour,
     next_reading,
     on,
     open_nvml,
@@ -53,7 +53,7 @@ def test_in_a_container_each_generation_is_right_or_unknown(
     """A neighbour on the same device, one that computes and one that does not: never a wrong name, never a wrong 0."""
     working = inner(start(container.enter(), hold(4, BUSY)))
     idle = inner(start(container.enter(), hold(2)))
-    declare_elsewhere(driver, start().pid, 8)
+    neighbour(driver, start().pid, 8)
 
     driver.fault("global generation 535.104")
     nvml = open_nvml(container.enter())
@@ -111,9 +111,9 @@ def test_a_number_of_the_host_that_also_exists_here_names_nobody(
     driver: StandIn, container: Container, start: Callable[..., GpuProgram], open_nvml: Callable[..., NvmlApart]
 ) -> None:
     """The neighbour's number is that of a program here, which is on another device: the list of that one tells."""
-    neighbour = start()
-    declare_elsewhere(driver, neighbour.pid, 8)
-    same_number(neighbour, start(container.enter(next_pid=neighbour.pid), hold(2, device=1)))
+    beside = start()
+    neighbour(driver, beside.pid, 8)
+    same_number(beside, start(container.enter(next_pid=beside.pid), hold(2, device=1)))
     driver.fault("global generation 535.104")
     nvml = open_nvml(container.enter())
     for seen in [nvml.read(), *(next_reading(nvml) for _ in range(4))]:
@@ -125,23 +125,23 @@ def test_a_neighbours_samples_under_a_number_of_ours_only_protect(
     driver: StandIn, container: Container, start: Callable[..., GpuProgram], open_nvml: Callable[..., NvmlApart]
 ) -> None:
     """Newer drivers leave the neighbour's number as it is: its work is then shown as ours, which ends nothing."""
-    neighbour = start()
-    declare_elsewhere(driver, neighbour.pid, 8, BUSY)
-    same_number(neighbour, start(container.enter(next_pid=neighbour.pid), hold(2)))
+    beside = start()
+    neighbour(driver, beside.pid, 8, BUSY)
+    same_number(beside, start(container.enter(next_pid=beside.pid), hold(2)))
     other = inner(start(container.enter(), hold(1)))
     driver.fault("global generation 570")
     nvml = open_nvml(container.enter())
     nvml.read()
-    seen = settled(nvml, lambda seen: on(seen, FIRST)[neighbour.pid].compute == BUSY)
-    assert on(seen, FIRST)[neighbour.pid].memory == 2 * GIB
-    assert on(seen, FIRST).keys() == {neighbour.pid, other}
+    seen = settled(nvml, lambda seen: on(seen, FIRST)[beside.pid].compute == BUSY)
+    assert on(seen, FIRST)[beside.pid].memory == 2 * GIB
+    assert on(seen, FIRST).keys() == {beside.pid, other}
 
 
 def test_a_neighbour_that_computes_makes_absence_unknown(
     driver: StandIn, container: Container, start: Callable[..., GpuProgram], open_nvml: Callable[..., NvmlApart]
 ) -> None:
     """Its samples cannot be told from those that an older driver would give of our own processes."""
-    declare_elsewhere(driver, start().pid, 8, BUSY)
+    neighbour(driver, start().pid, 8, BUSY)
     idle = inner(start(container.enter(), hold(2)))
     driver.fault("global generation 570")
     nvml = open_nvml(container.enter())

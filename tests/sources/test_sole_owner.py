@@ -10,11 +10,11 @@ from container_room import (
     GIB,
     HIDDEN_TEXT,
     container,
-    declare_elsewhere,
     driver,
     gaps,
     hold,
     inner,
+    neighbour,
     next_reading,
     on,
     open_nvml,
@@ -120,7 +120,7 @@ def test_a_neighbour_on_the_device_forbids_an_estimate(
 ) -> None:
     """The driver lists more processes than could be ours: its memory must not be laid at our door."""
     start(container.enter(), hold(4))
-    declare_elsewhere(driver, start().pid, 8)
+    neighbour(driver, start().pid, 8)
     driver.fault("global generation 535.104")
     nvml = open_nvml(container.enter(), estimate_sole_owner=True)
     nvml.read()

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jupyter_gpu_guard.core.model import GpuClient, Reading, Why, is_known
-from jupyter_gpu_guard.kernel.simulated_gpu import FOR_EVER, Declaration, Load, declare_for, now_us
+from jupyter_gpu_guard.kernel.simulated_gpu import FOR_EVER, Declaration, Load, now_us
 from jupyter_gpu_guard.sources.simulated import DEFAULT_DEVICES
 from tests.driver import GpuProgram, StandIn, until
 from tests.driver.apart import NvmlApart
-from tests.driver.container import Container, can_be_made, innermost, pids
+from tests.driver.container import Container, can_be_made, declare_elsewhere, innermost, pids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,9 +28,7 @@ HIDDEN_TEXT = "cannot see its own GPU processes"
 @pytest.fixture
 def driver(tmp_path: Path) -> StandIn:
     """A driver with two devices."""
-    driver = StandIn(tmp_path / "driver")
-    (driver.folder / "elsewhere").mkdir()
-    return driver
+    return StandIn(tmp_path / "driver")
 
 
 @pytest.fixture
@@ -77,10 +75,10 @@ def hold(gib: int, percent: int = 0, device: int = 0) -> str:
     return f"gpu.hold('{gib} GiB', {device}){compute}"
 
 
-def declare_elsewhere(driver: StandIn, pid: int, gib: int, percent: int = 0) -> None:
-    """What a process of the host holds on the first device."""
+def neighbour(driver: StandIn, pid: int, gib: int, percent: int = 0) -> None:
+    """What a process of the host holds on the first device, and how much it computes there."""
     work = (Load(0, now_us() - 30_000_000, FOR_EVER, percent),) if percent else ()
-    declare_for(pid, Declaration({0: gib * GIB}, work), driver.folder / "elsewhere")
+    declare_elsewhere(driver, pid, Declaration({0: gib * GIB}, work))
 
 
 def inner(program: GpuProgram) -> int:
