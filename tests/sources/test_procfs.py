@@ -202,7 +202,7 @@ while time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK") < earli
     pass  # a process born in the same clock tick would have the same key
 second = born()
 after = processes.read(())
-print(first == second, after[second].key != earlier, after[second] == processes.identify(second))
+print(first == second, after[second].key != earlier, after[second].key == processes.identify(second).key)
 print(after[bystander] is before[bystander])
 for pid in (second, bystander):
     os.kill(pid, signal.SIGKILL)
