@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _WITH_RESERVED = 0x02000028  # the version of the structure that tells reserved memory from used memory
 
 # What no device can have: a driver that says more says nothing.
-_MOST_BYTES = 2**50
+MOST_BYTES = 2**50
 _MOST_PERCENT = 100
 _MOST_WATTS = 100_000
 _HOTTEST = 250  # degrees Celsius
@@ -33,7 +33,7 @@ class Figures:
             return memory, memory, memory
         reserved = getattr(memory, "reserved", 0)
         wrong = None
-        if not 0 < memory.total <= _MOST_BYTES:
+        if not 0 < memory.total <= MOST_BYTES:
             wrong = Unknown(Why.IMPLAUSIBLE, f"the driver says that the device has {memory.total} bytes")
         elif memory.used > memory.total or reserved > memory.total:
             wrong = Unknown(Why.IMPLAUSIBLE, "the driver says that more is used than there is")

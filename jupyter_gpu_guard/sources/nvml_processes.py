@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jupyter_gpu_guard.core.model import Reading, Unknown, Why, highest, is_known, total
+
+from .nvml_figures import MOST_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,7 +92,7 @@ class ProcessLists:
     def _implausible(self, rows: list[Row], memory_total: Reading) -> Unknown | None:
         """What cannot be true of a list, if anything: then its rows are not where they were looked for."""
         seen: dict[tuple[int, ...], int | None] = {}
-        most = memory_total if is_known(memory_total) else inf
+        most = memory_total if is_known(memory_total) else MOST_BYTES
         for pid, memory, *context in rows:
             if not 0 < pid <= self._highest_pid:
                 return Unknown(Why.IMPLAUSIBLE, f"it names a process {pid}: {_DISAGREE}")
