@@ -124,10 +124,13 @@ class DrmDevices:
             if use is not None and use.queued and share == 0 and not explained:
                 # A look at one moment is no proof by itself, and drivers have said 0 of busy processes.
                 share = Unknown(Why.NOT_AVAILABLE, "the device works, and the driver does not say for whom")
+            memory = highest([*([seen.memory] if seen else []), *([use.memory] if use else [])])
+            if is_known(memory) and is_known(card.device.memory_total) and memory > card.device.memory_total:
+                memory = Unknown(Why.IMPLAUSIBLE, "the driver gives a process more memory than the device has")
             yield GpuClient(
                 device=card.device.uuid,
                 pid=pid,
-                memory=highest([*([seen.memory] if seen else []), *([use.memory] if use else [])]),
+                memory=memory,
                 compute=highest([graphics.get(pid, 0), share]),
                 type="+".join([*(["C"] if use else []), *(["G"] if seen else [])]),
             )

@@ -17,6 +17,8 @@ DRIVERS = ("amdgpu", "i915", "xe")
 PCI_NAMES = (Path("/usr/share/misc/pci.ids"), Path("/usr/share/hwdata/pci.ids"))
 
 _CARD = re.compile(r"card[0-9]+")
+_MOST = float(2**63)
+_LONGEST = 64  # characters of a number with its white space
 _VENDORS = {"1002": "AMD", "8086": "Intel"}
 _TEMPERATURES = ("temp1_input", "temp2_input")  # Intel's first is not the chip's
 _POWERS = ("power1_average", "power1_input")
@@ -121,7 +123,7 @@ def _sense(place: Path, driver: str) -> _Sensed:
         total, used = number(place / "mem_info_vram_total"), number(place / "mem_info_vram_used")
         if is_known(total) and is_known(used) and used > total:
             total = used = Unknown(Why.IMPLAUSIBLE, "the driver says that more is used than there is")
-        compute = number(place / "gpu_busy_percent")
+        compute = number(place / "gpu_busy_percent", most=100)
     else:
         tiles = [number(tile) for tile in sorted(place.glob("tile*/physical_vram_size_bytes"))]
         total = sum_of(tiles) if tiles else Unknown(Why.NOT_SUPPORTED)
@@ -129,7 +131,7 @@ def _sense(place: Path, driver: str) -> _Sensed:
         memory_total=total,
         memory_used=used,
         compute=compute,
-        temperature=_first([sensor / name for sensor in sensors for name in _TEMPERATURES], 1000),
+        temperature=_first([sensor / name for sensor in sensors for name in _TEMPERATURES], 1000, least=-_MOST),
         power=_first([sensor / name for sensor in sensors for name in _POWERS], 1_000_000),
     )
 
@@ -141,11 +143,11 @@ def _state(sensed: _Sensed) -> DeviceState:
     return DeviceState.FAILING if Why.DRIVER_ERROR in why else DeviceState.OK
 
 
-def _first(paths: Iterable[Path], per_unit: int) -> Reading:
+def _first(paths: Iterable[Path], per_unit: int, least: float = 0) -> Reading:
     """The first that is offered, in whole units."""
     reading: Reading = Unknown(Why.NOT_SUPPORTED)
     for path in paths:
-        reading = number(path)
+        reading = number(path, least)
         if is_known(reading):
             return reading / per_unit
         if reading.why is not Why.NOT_SUPPORTED:
@@ -153,11 +155,16 @@ def _first(paths: Iterable[Path], per_unit: int) -> Reading:
     return reading
 
 
-def number(path: Path) -> Reading:
-    """The number in a small file of the kernel, or why there is none."""
+def number(path: Path, least: float = 0, most: float = _MOST) -> Reading:
+    """The whole number in a small file of the kernel, or why there is none within these bounds."""
     try:
-        text = path.read_text(encoding="ascii")
-        return float(int(text.split()[0]))
+        with path.open(encoding="ascii") as file:
+            value = int(file.read(_LONGEST).split()[0])
+        return (
+            float(value)
+            if least <= value <= most
+            else Unknown(Why.IMPLAUSIBLE, "the driver gives a number that cannot be")
+        )
     except (FileNotFoundError, NotADirectoryError):
         return Unknown(Why.NOT_SUPPORTED)
     except PermissionError:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from jupyter_gpu_guard.core.model import Reading, Unknown, Why, is_known
 
-_NUMBER = re.compile(r"([0-9]+)(?:\s+(\w+))?\s*")
+_NUMBER = re.compile(r"([0-9]{1,20})(?:\s+(\w+))?\s*")  # a number of 64 bits
 _BYTES = {"B": 1, "KiB": 2**10, "kB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_TOO_MUCH = 2**60
 _OWN_MEMORY = re.compile(r"(?:vram|local|lmem)[0-9]*")
 _LENT_MEMORY = re.compile(r"(?:system|smem|gtt)[0-9]*")
 _SPEAKS_OF_MEMORY = ("drm-resident-", "drm-memory-", "drm-total-")  # the best first
@@ -143,4 +144,5 @@ def _count(value: str | None) -> int | None:
 def _bytes(value: str) -> int | None:
     found = _NUMBER.fullmatch(value)
     unit = _BYTES.get(found[2] or "B") if found else None
-    return int(found[1]) * unit if found and unit else None
+    amount = int(found[1]) * unit if found and unit else None
+    return amount if amount is not None and amount < _TOO_MUCH else None

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 from fake_tree import FakeTree
 
-from jupyter_gpu_guard.core.model import DeviceState, GpuClient, Unknown, Why
+from jupyter_gpu_guard.core.model import DeviceState, GpuClient, Unknown, Why, is_known
 from jupyter_gpu_guard.protocols import DevicesSeen
 from jupyter_gpu_guard.sources.drm import DrmDevices
 
@@ -84,6 +85,15 @@ def test_a_device_without_a_number_is_named_by_its_place_and_one_of_another_make
     assert devices[0].power == 93
 
 
+def test_a_process_with_more_memory_than_there_is_is_implausible(machine) -> None:
+    """Its memory is not believed; others' is."""
+    nodes = machine("rocm")
+    nodes.tree.write("sys/class/kfd/kfd/proc/4242/vram_51545", f"{2**40}\n")
+    seen = nodes.after()
+    assert why(client(seen, 4242, FIRST).memory) is Why.IMPLAUSIBLE
+    assert client(seen, 4300, FIRST).memory == 4 * GIB
+
+
 def test_two_devices_never_share_a_name(machine) -> None:
     """Where a maker gave two cards one number, the second is named by its place."""
     radeons = machine("radeon")
@@ -122,7 +132,10 @@ def test_what_a_driver_does_not_offer_is_unknown(machine) -> None:
         assert why(reading) is Why.NOT_SUPPORTED
 
 
-@pytest.mark.parametrize(("text", "reason"), [("", Why.IMPLAUSIBLE), ("many\n", Why.IMPLAUSIBLE)])
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("", Why.IMPLAUSIBLE), ("many\n", Why.IMPLAUSIBLE), ("101\n", Why.IMPLAUSIBLE), ("9" * 5000, Why.IMPLAUSIBLE)],
+)
 def test_nonsense_of_a_sensor_is_unknown(machine, text: str, reason: Why) -> None:
     """It makes nothing else unknown."""
     nodes = machine("rocm")
@@ -153,6 +166,29 @@ def test_what_is_in_the_processor_is_shown_only_in_use(machine) -> None:
     seen = intel.after()
     assert seen.devices[0].uuid == INTEGRATED
     assert client(seen, 2000, INTEGRATED).memory == 80 * MIB
+
+
+def test_no_nonsense_leaves_the_source(tmp_path: Path) -> None:
+    """Whatever stands in any file: no exception, and each reading is Unknown or a number that can be."""
+    random = Random(7)
+    junk = ["", "\0", "-1", "9" * 400, "0x10", "drm-driver:", "nan", "\n" * 9, "٣", "drm-engine-gfx:\t1 ns", "1e9"]
+    for number in range(300):
+        name = random.choice(["rocm", "radeon", "intel"])
+        nonsense = Machine(tmp_path / str(number), name)
+        files = sorted(file for file in nonsense.tree.proc.parent.rglob("*") if file.is_file())
+        for _ in range(2):
+            for file in random.sample(files, 6):
+                text = file.read_text(encoding="utf-8")
+                cut = random.randrange(len(text) + 1)
+                file.write_text(random.choice([text[:cut], random.choice(junk), text[:cut] + random.choice(junk)]))
+            seen = nonsense.after(random.choice([0, 5, 60]))
+            readings = [
+                r for row in seen.clients for r in (row.memory, row.compute / 100 if is_known(row.compute) else 0)
+            ]
+            readings += [r for row in seen.devices for r in (row.memory_total, row.memory_used, row.power)]
+            assert [reading for reading in readings if is_known(reading) and not 0 <= reading < 2**64] == []
+            assert all(not is_known(row.compute) or row.compute <= 100 for row in (*seen.devices, *seen.clients))
+            assert len({device.uuid for device in seen.devices}) == len(seen.devices)
 
 
 def test_no_such_device_is_one_sentence(tmp_path: Path) -> None:

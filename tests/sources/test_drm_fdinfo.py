@@ -43,6 +43,7 @@ def test_memory_is_what_is_resident_on_the_device_in_bytes(lines: list[str], mem
         ([], Why.NOT_SUPPORTED),
         (["drm-memory-vram:\tmuch"], Why.IMPLAUSIBLE),
         (["drm-memory-vram:\t1 parsec"], Why.IMPLAUSIBLE),
+        (["drm-memory-vram:\t18446744073709551615 KiB"], Why.IMPLAUSIBLE),
         (["drm-memory-vram:\t-1 KiB"], Why.IMPLAUSIBLE),
     ],
 )
