@@ -54,7 +54,7 @@ class PidMeaning:
         """Those of `pids`, one whole list of device `uuid`, that live here. Unknown: nobody may be named after it."""
         if not self.namespaced:
             return frozenset(pid for pid in pids if _is_alive(pid))
-        self._proven = {pid: key for pid, key in self._proven.items() if self._lives(key)}
+        self._proven = {pid: key for pid, key in self._proven.items() if self._identity(pid) == key}
         uses = {pid: self._use(pid) for pid in pids}
         doubtful = frozenset(pid for pid, use in uses.items() if use in {Use.ABSENT, Use.NONE})
         before = self._found.get(uuid)
@@ -86,17 +86,20 @@ class PidMeaning:
         """What is known of `pid`. Once proven it stays so: at its end a process closes its files before all is free."""
         if pid in self._proven:
             return Use.CUDA
-        process = self._processes.identify(pid)
+        key = self._identity(pid)
         use = self._files.use(pid)
         if use is Use.OPEN and pid == os.getpid():
             return Use.NONE  # this server asks the driver, and does not compute
-        if use in {Use.CUDA, Use.OPEN} and process is not None:
-            self._proven[pid] = process.key
+        if use in {Use.CUDA, Use.OPEN} and key is not None:
+            self._proven[pid] = key
         return use
 
-    def _lives(self, key: ProcessKey) -> bool:
-        process = self._processes.identify(key.pid)
-        return process is not None and process.key == key
+    def _identity(self, pid: int) -> ProcessKey | None:
+        try:
+            process = self._processes.identify(pid)
+        except OSError:  # too many open files here: then nothing is proven
+            return None
+        return process.key if process else None
 
 
 def _is_alive(pid: int) -> bool:
@@ -105,4 +108,6 @@ def _is_alive(pid: int) -> bool:
         os.getpgid(pid)
     except ProcessLookupError:
         return False
+    except OSError:  # a security module may forbid the question; then there is such a process
+        return True
     return True

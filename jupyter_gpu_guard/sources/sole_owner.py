@@ -39,7 +39,10 @@ class SoleOwner:
 
     def candidate(self) -> Candidate | None:
         """Whoever alone has set up CUDA here. None: nobody, several, or somebody cannot be looked into."""
-        table = self._processes.read()
+        try:
+            table = self._processes.read()
+        except OSError:
+            return None
         above = set(_ancestors(self._pid, table))
         found = set()
         for pid, process in table.items():

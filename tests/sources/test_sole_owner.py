@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from container_room import (
@@ -24,6 +25,8 @@ from container_room import (
 )
 
 from jupyter_gpu_guard.core.model import Evidence, Why
+from jupyter_gpu_guard.sources.device_files import DeviceFiles, Use
+from jupyter_gpu_guard.sources.sole_owner import Candidate, SoleOwner
 from tests.driver import until
 
 if TYPE_CHECKING:
@@ -145,3 +148,29 @@ def test_what_is_hidden_of_a_listed_program_is_put_in(
     driver.fault("global generation 570")
     seen = in_time(nvml, lambda seen: is_busy(seen, alone) and on(seen, FIRST)[alone].evidence is Evidence.PROCESS)
     assert on(seen, FIRST)[alone].memory == 4 * GIB
+
+
+class FakeFiles(DeviceFiles):
+    """Says of each process what it is told to."""
+
+    def __init__(self, uses: dict[int, Use]) -> None:
+        self._uses = uses
+
+    def use(self, pid: int) -> Use:
+        """NONE for those of whom nothing was said."""
+        return self._uses.get(pid, Use.NONE)
+
+
+def test_who_cannot_be_looked_into_might_be_the_one(start: Callable[..., GpuProgram]) -> None:
+    """Then nobody is alone; but whoever has started this server, as the first process of a container, is not meant."""
+    one, other = start().pid, start().pid
+    seen = {one: Use.CUDA, os.getppid(): Use.UNREADABLE}
+    assert SoleOwner(FakeFiles(seen)).candidate() == Candidate(one, frozenset({one}))
+    assert SoleOwner(FakeFiles({**seen, other: Use.UNREADABLE})).candidate() is None
+
+
+def test_who_only_asks_the_driver_does_not_count(start: Callable[..., GpuProgram]) -> None:
+    """A monitor has device files open, and no CUDA."""
+    one, monitor = start().pid, start().pid
+    assert SoleOwner(FakeFiles({one: Use.CUDA, monitor: Use.OPEN})).candidate() == Candidate(one, frozenset({one}))
+    assert SoleOwner(FakeFiles({monitor: Use.OPEN})).candidate() is None
