@@ -54,6 +54,7 @@ def examine() -> tuple[Finding, ...]:
         ("driver package", driver_package),
         ("device files", device_files),
         ("devices", devices),
+        ("programs", programs),
         ("process numbers", pid_namespace),
         ("jupyter", jupyter),
         ("server extension", server_extension),
@@ -200,6 +201,23 @@ def _read_twice(source: Devices) -> DevicesSeen | None:
     thread.start()
     thread.join(DRIVER_SECONDS)
     return seen[0] if seen else None
+
+
+def programs(folder: Path = Path("/dev")) -> Iterator[Finding]:
+    """Who has a GPU open, as seen at the processes: what no driver lists may be held by one of them."""
+    from .sources.device_files import DeviceFiles, Use  # noqa: PLC0415 - only needed here
+
+    files, proc, found = DeviceFiles(devices=folder), Path("/proc"), []
+    for pid in sorted(int(path.name) for path in proc.glob("[1-9]*") if path.name.isdigit()):
+        if pid != os.getpid() and files.use(pid) in {Use.CUDA, Use.OPEN}:
+            try:
+                name = (proc / str(pid) / "comm").read_text(encoding="utf-8", errors="replace").strip()
+            except OSError:
+                continue  # it has ended meanwhile
+            found.append(f"{pid} ({''.join(letter if letter.isprintable() else '?' for letter in name)})")
+    if found:
+        what = f"Have a GPU open, as far as this user may look: {', '.join(found)}."
+        yield Finding("programs", Level.OK, f"{what} Memory that the driver lists for nobody may be held by one of them.")
 
 
 def pid_namespace(proc: Path = Path("/proc")) -> Iterator[Finding]:

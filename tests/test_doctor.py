@@ -325,6 +325,25 @@ def test_the_command_shows_findings_and_ends_by_the_worst(alone: Path) -> None:
     assert {"check": "system", "level": "ok", "says": answer["checks"][0]["says"], "remedy": ""} in answer["checks"]
 
 
+def test_programs_with_a_gpu_open_are_named(tmp_path: Path) -> None:
+    """Also those that no driver lists: by their device files, here a folder that stands for /dev, or by CUDA."""
+    (tmp_path / "nvidia0").touch()
+    code = f"import sys; file = open({str(tmp_path / 'nvidia0')!r}); print('open', flush=True); sys.stdin.readline()"
+    started = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    program = GpuProgram(tmp_path)
+    try:
+        assert started.stdout is not None
+        assert started.stdout.readline() == b"open\n"
+        assert program.run("") == "done"
+        (finding,) = doctor.programs(tmp_path)
+        assert f"{started.pid} (python" in finding.says
+        assert f"{program.pid} (python" in finding.says
+        assert f" {os.getpid()} (" not in finding.says
+    finally:
+        program.bury()
+        started.communicate()
+
+
 def test_an_installation_without_a_gpu_is_fine(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing to measure here, but fine: status 0."""
     monkeypatch.setattr(doctor, "examine", lambda: (Finding("devices", Level.NOTE, "Nothing to measure here."),))
