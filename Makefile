@@ -10,11 +10,13 @@ FRONT := jupyter_gpu_guard/labextension/package.json
 FRONT_SOURCES := $(wildcard labextension/src/*.ts labextension/src/*.tsx labextension/src/*/*.tsx labextension/src/*/*.ts \
 	labextension/style/* labextension/schema/*.json) labextension/package.json labextension/tsconfig.json
 
-.PHONY: help install run test test-python test-front screenshots goldens lint format build clean
+.PHONY: help install run test test-python test-front benchmark test-gpu screenshots goldens lint format build clean
 
 help:
 	@echo "make run     install into $(VENV), build the front end, open JupyterLab with the extension"
 	@echo "make test    install what the tests need and run them all: Python, TypeScript, browser"
+	@echo "make benchmark  what one tick costs, beside nvitop and gpustat"
+	@echo "make test-gpu   check on a real NVIDIA GPU what is assumed about its driver"
 	@echo "make screenshots  take the pictures of README and docs anew"
 	@echo "make goldens  write the recordings in tests/recordings and what their replay gives anew"
 	@echo "make lint    ruff, mypy, import-linter, eslint, prettier"
@@ -65,6 +67,17 @@ test-front: $(VENV)/.dev
 test-python: $(VENV)/.dev
 	scripts/chromium.sh
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(PYTEST_OPTIONS)
+
+# The others that are measured are installed only here.
+$(VENV)/.benchmark: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --editable '.[test,benchmark]'
+	touch $@
+
+benchmark: $(VENV)/.benchmark
+	$(BIN)/python -m benchmarks.tick $(BENCHMARK_OPTIONS)
+
+test-gpu: $(VENV)/.dev
+	$(BIN)/python -m tests.gpu.check $(GPU_OPTIONS)
 
 # The pictures of README and docs, as the browser test sees them.
 screenshots: $(VENV)/.dev
