@@ -217,7 +217,9 @@ def programs(folder: Path = Path("/dev")) -> Iterator[Finding]:
             found.append(f"{pid} ({''.join(letter if letter.isprintable() else '?' for letter in name)})")
     if found:
         what = f"Have a GPU open, as far as this user may look: {', '.join(found)}."
-        yield Finding("programs", Level.OK, f"{what} Memory that the driver lists for nobody may be held by one of them.")
+        yield Finding(
+            "programs", Level.OK, f"{what} Memory that the driver lists for nobody may be held by one of them."
+        )
 
 
 def pid_namespace(proc: Path = Path("/proc")) -> Iterator[Finding]:
