@@ -27,6 +27,7 @@ from jupyter_gpu_guard.kernel.simulated_gpu import VARIABLE
 from jupyter_gpu_guard.leases import FileLeases
 from jupyter_gpu_guard.observe import Observer
 from jupyter_gpu_guard.sources.drm import DrmDevices
+from jupyter_gpu_guard.sources.insight import ProcfsInsight
 from jupyter_gpu_guard.sources.kernels import KernelOwners
 from jupyter_gpu_guard.sources.nvml import NvmlDevices
 from jupyter_gpu_guard.sources.owners import JoinedOwners
@@ -171,7 +172,7 @@ class GpuGuard(ExtensionApp):
         self._listen_in(kernels)
         boards = BoardOwners(settings, Path(server.root_dir), processes, clock, log=self.log)
         owners = JoinedOwners(kernels, TerminalOwners(settings, processes, clock, log=self.log), boards, log=self.log)
-        observer = Observer(clock, devices, processes, owners)
+        observer = Observer(clock, devices, processes, owners, insight=ProcfsInsight())
         self.guard = Guard(
             observer=observer,
             enforcer=OwnerEnforcer(

@@ -229,7 +229,7 @@ def test_a_restart_gives_a_new_process_and_ends_what_ran(root):
             kernel_id = await room.notebook("again.ipynb")
             client = await room.client(kernel_id)
             client.execute("import time; time.sleep(300)")
-            await until(lambda: owners.look_again(key(kernel_id)).state is OwnerState.EXECUTING, "executing")
+            await until(lambda: owners._watches[kernel_id]._executions.begun, "executing, and by a person")
             before = owners.look_again(key(kernel_id))
             clock.advance(50)
             await room.kernels.restart_kernel(kernel_id, now=True)
@@ -328,7 +328,8 @@ def test_the_restart_of_a_kernel_elsewhere_ends_what_ran_there(root, jupyter_dat
             kernel_id = await room.kernels.start_kernel(kernel_name="far")
             client = await room.client(kernel_id)
             client.execute("import time; time.sleep(300)")
-            await until(lambda: owners.look_again(key(kernel_id)).state is OwnerState.EXECUTING, "executing")
+            await owners.read()
+            await until(lambda: owners._watches[kernel_id]._executions.begun, "executing, and by a person")
             clock.advance(50)
             word = {"action": "restart", "kernel_id": kernel_id, "status": "success", "msg": "restarted"}
             room.events.emit(schema_id=KERNEL_ACTIONS, data=word)
