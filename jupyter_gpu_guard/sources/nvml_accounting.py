@@ -38,12 +38,12 @@ class Accounting:
         self._means: dict[int, tuple[float, float]] = {}
 
     def read(self, ask: Callable[[int], Any], pids: Collection[int]) -> Unknown | None:
-        """Ask for the sums of `pids`. Unknown: the driver does not account any more."""
+        """Ask for the sums of `pids`. Unknown: the driver does not tell; it is to be asked again when it accounts."""
         before, self._before, self._means = self._before, {}, {}
         for pid in pids:
             answer = ask(pid)
             if isinstance(answer, Unknown):
-                if answer.why in {Why.NOT_SUPPORTED, Why.DEVICE_LOST}:
+                if answer.why is not Why.NOT_AVAILABLE:
                     self._before = {}
                     return answer
                 continue  # a process that began before the accounting is not in it
