@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import tempfile
 import urllib.request
 from collections.abc import Iterator
@@ -174,3 +175,24 @@ def test_a_shared_folder_that_belongs_to_somebody_else(lab: Lab, boards: Boards)
     assert list(boards.rows()) == [pid]
     assert [(path.stat().st_mode, path.stat().st_uid) for path in (folder, foreign)] == before
     assert "Traceback" not in lab.log.read_text()
+
+
+def test_a_real_tensorboard_started_by_the_magic(lab: Lab, boards: Boards) -> None:
+    """The program itself, as people start it: found with its port, its data server within its row; stopped, gone."""
+    kernel = lab.start_kernel("a.ipynb")
+    program = Path(sys.executable).with_name("tensorboard")
+    kernel.run(f"%env TENSORBOARD_BINARY={program}\n%load_ext tensorboard\n%tensorboard --logdir runs --port 0")
+    (pid,) = until(lambda: list(boards.rows()), "the TensorBoard's row")
+    row = boards.row(pid)
+    assert (row["name"], row["notebook"], row["board"]["log_dir"]) == ("TensorBoard runs", "a.ipynb", "runs")
+    port = until(lambda: boards.row(pid)["board"]["port"], "its port")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=60) as answer:
+        assert answer.status == 200
+    assert list(boards.rows()) == [pid]
+    assert info_of(pid).exists()
+    (helper,) = (int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    assert boards.stop(pid)["result"] == "done"
+    assert [start_ticks(each) for each in (pid, helper)] == [None, None]
+    assert not info_of(pid).exists()
+    until(lambda: not boards.rows(), "the row to go")
+    assert kernel.run("print(1 + 1)") == "2"
