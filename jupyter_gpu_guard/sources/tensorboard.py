@@ -16,6 +16,7 @@ from jupyter_gpu_guard.core.model import Board, Owner, OwnerKey, OwnerKind, Owne
 from jupyter_gpu_guard.protocols import Clock, Processes
 from jupyter_gpu_guard.sources.board_commands import Told, read_command, without_secrets
 from jupyter_gpu_guard.sources.board_files import Info, read_infos, user_of
+from jupyter_gpu_guard.sources.board_process import command_of, inherited_by
 from jupyter_gpu_guard.sources.descent import Descent, Place
 from jupyter_gpu_guard.sources.sockets import has_visitors, listening_ports
 
@@ -23,7 +24,6 @@ SETTING = "tensorboard_manager"  # where an extension that runs TensorBoards wit
 
 _SETTLED_AFTER = 60.0  # seconds; until then a process may still become another program
 _WITHIN = 4.0  # seconds for the search; the temporary folder may be on another machine
-_LARGEST = 2**17  # bytes of a command line or an environment
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class _Known:
     port: int | None = None
     is_port_certain: bool = False
     files: tuple[Path, ...] = ()
+    parts: tuple[ProcessKey, ...] = ()  # itself, and the program under it if it is a wrapper
 
     @property
     def key(self) -> OwnerKey:
@@ -113,7 +114,7 @@ class BoardOwners:
             return None
         state = OwnerState.IDLE
         try:
-            if known.port is not None and has_visitors(pid, known.port):
+            if known.port is not None and has_visitors(self._living(known.parts), known.port):
                 state = OwnerState.SERVING
         except OSError as fault:
             self._log.debug("The connections of %s cannot be read: %r", key, fault)
@@ -124,6 +125,12 @@ class BoardOwners:
         """The files that this very TensorBoard wrote to say where it is."""
         known = self._known.get(key)
         return () if known is None else known.files
+
+    def _living(self, parts: Iterable[ProcessKey]) -> Iterator[int]:
+        for part in parts:
+            process = self._processes.identify(part.pid)
+            if process is not None and process.key == part and not process.is_over:
+                yield part.pid
 
     def _owner(self, known: _Known, state: OwnerState = OwnerState.IDLE) -> Owner:
         return Owner(
@@ -177,7 +184,7 @@ class BoardOwners:
         now = self._clock.now().monotonic
         asked = self._asked.get(process.key)
         if asked is None or (asked.told is None and now - asked.since <= _SETTLED_AFTER):
-            told = read_command(_words(process.key.pid, "cmdline"))
+            told = read_command(command_of(process.key.pid))
             asked = self._asked[process.key] = _Asked(now if asked is None else asked.since, told)
         return asked.told
 
@@ -187,7 +194,7 @@ class BoardOwners:
         """What the info files say, in the server's temporary folder and in that of each TensorBoard."""
         folders = {self._temporary or Path(tempfile.gettempdir())}
         for key in found:
-            own = before[key].temporary if key in before else _temporary_of(_environment(key.pid))
+            own = before[key].temporary if key in before else inherited_by(key.pid).temporary
             if own is not None:
                 folders.add(own)
         for folder in sorted(folders):
@@ -206,25 +213,25 @@ class BoardOwners:
         if key in places:
             return True
         server = processes.get(os.getpid())
-        mark = _environment(key.pid).get("JPY_PARENT_PID")
-        return server is not None and mark == str(os.getpid()) and server.key.start_ticks <= key.start_ticks
+        mark = inherited_by(key.pid).server
+        return server is not None and mark == os.getpid() and server.key.start_ticks <= key.start_ticks
 
     def _learn(self, process: Process, told: Told, info: Info | None) -> _Known:
         log_dir = told.log_dir or (info.log_dir if info is not None else "")
-        inherited = _environment(process.key.pid)
+        inherited = inherited_by(process.key.pid)
         return _Known(
             process=process,
             told=told,
             shown=self._located(log_dir, process.key.pid),
-            temporary=_temporary_of(inherited),
-            notebook=_within(inherited.get("JPY_SESSION_NAME", ""), self._root),
+            temporary=inherited.temporary,
+            notebook=_within(inherited.session, self._root),
             port=told.port,
         )
 
     def _brought_up_to_date(
         self,
         known: _Known,
-        parts: Iterable[ProcessKey],
+        parts: Sequence[ProcessKey],
         info: Info | None,
         place: Place | None,
         notebooks: Mapping[OwnerKey, str | None],
@@ -244,6 +251,7 @@ class BoardOwners:
             port=port,
             is_port_certain=certain,
             files=files,
+            parts=tuple(parts),
         )
 
     def _located(self, log_dir: str, pid: int | None) -> str:
@@ -321,25 +329,3 @@ def _within(path: str, root: str) -> str | None:
         return "."
     inside = root.rstrip("/") + "/"
     return path[len(inside) :] if path.startswith(inside) else None
-
-
-def _temporary_of(environment: Mapping[str, str]) -> Path | None:
-    folder = environment.get("TMPDIR", "")
-    return Path(folder) if folder.startswith("/") else None
-
-
-def _environment(pid: int) -> dict[str, str]:
-    """The few variables of a process that matter here; none, if it cannot be looked into."""
-    pairs = (word.partition("=") for word in _words(pid, "environ"))
-    wanted = {"TMPDIR", "JPY_PARENT_PID", "JPY_SESSION_NAME"}
-    return {name: value for name, _, value in pairs if name in wanted}
-
-
-def _words(pid: int, file: str) -> list[str]:
-    """The words of a process's command line or environment; none, if they cannot be read."""
-    try:
-        with open(f"/proc/{pid}/{file}", "rb") as source:  # noqa: PTH123 - one cheap call
-            text = source.read(_LARGEST)
-    except OSError:
-        return []
-    return [word.decode("utf-8", "replace") for word in text.rstrip(b"\0").split(b"\0")]

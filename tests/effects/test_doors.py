@@ -430,7 +430,7 @@ def test_connections_that_cannot_be_read_withdraw_a_rules_act(tmp_path, monkeypa
     async def scene(stage):
         holder, _ = await stage.board()
 
-        def refuse(pid, port):
+        def refuse(pids, port):
             raise PermissionError
 
         monkeypatch.setattr("jupyter_gpu_guard.sources.tensorboard.has_visitors", refuse)

@@ -19,15 +19,7 @@ from jupyter_gpu_guard.sources.board_commands import Told, read_command
 from jupyter_gpu_guard.sources.board_files import read_infos
 from jupyter_gpu_guard.sources.descent import Descent, Place
 from jupyter_gpu_guard.sources.procfs import ProcfsProcesses
-from jupyter_gpu_guard.sources.sockets import (
-    ESTABLISHED,
-    LISTEN,
-    Socket,
-    has_visitors,
-    listening_ports,
-    parse_tcp,
-    tcp_sockets,
-)
+from jupyter_gpu_guard.sources.sockets import has_visitors, listening_ports
 
 # ---- command lines ----
 
@@ -167,40 +159,42 @@ def test_anothers_file_about_a_process_of_ours_is_not_believed(tmp_path, sleeper
 # ---- sockets ----
 
 
-def test_rows_of_the_socket_table():
-    """Ports are hexadecimal; the heading and whatever is torn are left out."""
-    text = (
-        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
-        "   0: 0100007F:1776 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4242 1 0\n"
-        "   1: 00000000000000000000000001000000:1777 00000000000000000000000000000000:0000 01 0:0 0:0 0 0 0 7 1 0\n"
-        "   2: 0100007F:XXXX 00000000:0000 0A 0:0 0:0 0 0 0 1 1\n"
-        "   3: 0100007F:17\n"
-    )
-    assert parse_tcp(text) == [Socket(6006, LISTEN, 4242), Socket(6007, ESTABLISHED, 7)]
-
-
 def test_who_listens_and_who_is_connected():
     """The port is this process's while it listens; a visitor is seen, also for a while after the end."""
     me = os.getpid()
     with socket.create_server(("127.0.0.1", 0)) as door:
         port = door.getsockname()[1]
         assert port in listening_ports(me)
-        assert not has_visitors(me, port)
+        assert not has_visitors([me], port)
         with socket.create_connection(("127.0.0.1", port)):
             inside, _ = door.accept()
-            assert has_visitors(me, port)
+            assert has_visitors([me], port)
+            assert not has_visitors([], port)
             inside.close()
-        assert has_visitors(me, port)
+        assert has_visitors([me], port)
     assert port not in listening_ports(me)
 
 
-def test_a_network_without_ipv6(tmp_path):
-    """Half of the table is enough; none is an error."""
-    with pytest.raises(OSError, match="tcp"):
-        tcp_sockets(7, tmp_path)
-    (tmp_path / "7/net").mkdir(parents=True)
-    (tmp_path / "7/net/tcp").write_text("   0: 0100007F:1776 00000000:0000 0A 0:0 0:0 0 0 0 42 1\n")
-    assert tcp_sockets(7, tmp_path) == [Socket(6006, LISTEN, 42)]
+@pytest.mark.parametrize("close_first", ["caller", "called"])
+def test_a_visit_is_seen_whoever_has_hung_up(close_first):
+    """The system remembers a closed connection at the end that was closed first."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        port = door.getsockname()[1]
+        caller = socket.create_connection(("127.0.0.1", port))
+        called, _ = door.accept()
+        first, last = (caller, called) if close_first == "caller" else (called, caller)
+        first.close()
+        assert last.recv(1) == b""
+        last.close()
+        assert has_visitors([os.getpid()], port)
+
+
+def test_a_process_that_is_gone_cannot_be_looked_into():
+    """An error, and not a process that nobody visits."""
+    with pytest.raises(OSError, match="4194301"):
+        listening_ports(4194301)
+    with pytest.raises(OSError, match="4194301"):
+        has_visitors([4194301], 6006)
 
 
 # ---- where a process comes from ----

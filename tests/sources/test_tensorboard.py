@@ -252,7 +252,7 @@ def test_connections_that_cannot_be_read_are_not_none(bench, monkeypatch):
     bench.start("--logdir", "runs")
     (owner,) = asyncio.run(bench.read())
 
-    def refuse(pid, port):
+    def refuse(pids, port):
         raise PermissionError
 
     monkeypatch.setattr("jupyter_gpu_guard.sources.tensorboard.has_visitors", refuse)
