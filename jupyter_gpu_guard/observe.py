@@ -121,7 +121,7 @@ class Observer:
         return await self._read_processes()
 
     async def stirs(self) -> bool:
-        """Whether a cell runs or has run since the last Snapshot, an owner is new, or that cannot be told.
+        """Whether a cell runs, or an owner is not what it was at the last Snapshot, or that cannot be told.
 
         Asks no device.
         """
@@ -157,7 +157,7 @@ class Observer:
 
 
 def _uses(owners: tuple[Owner, ...]) -> frozenset[object]:
-    return frozenset((owner.key, owner.root, owner.used_at) for owner in owners)
+    return frozenset((owner.key, owner.root, owner.state, owner.used_at) for owner in owners)
 
 
 def _of_nobody(snapshot: Snapshot, before: Attribution) -> set[ProcessKey]:
