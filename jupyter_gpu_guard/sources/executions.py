@@ -42,6 +42,7 @@ class Executions:
         self._in_turn = in_turn
         self._running: dict[str, _Cell] = {}
         self._in_debugger = False
+        self._heard_from: object = None
         # Told by the client's side, where it can be overheard: another socket, so it may come too early or too late.
         self._sent: dict[str, None] = {}
         self._asking: dict[str, None] = {}
@@ -58,6 +59,7 @@ class Executions:
     def hear(self, message: Mapping[str, Any], incarnation: object, now: float) -> None:
         """Take note of one message from the iopub channel. What is no answer to an execute request is no use."""
         kind, parent, content = message["header"]["msg_type"], message["parent_header"], message["content"]
+        self._heard_from = incarnation
         if kind == "debug_event":
             self._hear_debugger(content)
             return
@@ -108,7 +110,7 @@ class Executions:
         """Drop what runs no more since its process has ended; `besides` is the process that lives."""
         gone = [request for request, cell in self._running.items() if besides is None or cell.where is not besides]
         self._end(gone, now)
-        if not self._running:
+        if besides is None or self._heard_from is not besides:
             self.failed = self._in_debugger = False
             self.debugger_ports = frozenset()
 
@@ -142,7 +144,7 @@ class Executions:
             if self._running.pop(request).shown:
                 self.used_at = now if self.used_at is None else max(now, self.used_at)
                 self.ended += 1
-        if not self._running:
+        if requests and not self._running:
             self._in_debugger = False
 
     def _hear_debugger(self, event: Mapping[str, Any]) -> None:

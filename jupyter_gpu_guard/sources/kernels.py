@@ -71,11 +71,12 @@ class KernelOwners:
     @property
     def problems(self) -> tuple[str, ...]:
         """What the server tells about its kernels and cannot be true, in sentences."""
+        frozen = [(name, watch.kernel) for name, watch in self._watches.items() if watch.is_contradicted]
+        names = [self._title_of(kernel_id, kernel.kernel_name).name for kernel_id, kernel in frozen]
         return tuple(
-            f"the server's last activity of {self._title_of(kernel_id, None).name} stands still although cells run in "
-            "it; whatever ends idle kernels by that time errs"
-            for kernel_id, watch in self._watches.items()
-            if watch.is_contradicted
+            f"the server's last activity of {name} stands still although cells run in it; whatever ends idle kernels "
+            "by that time errs"
+            for name in names
         )
 
     def overhear(self, passing: Passing) -> None:

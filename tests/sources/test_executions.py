@@ -256,6 +256,20 @@ def test_a_failure_ends_with_its_process():
     assert not heard.failed
 
 
+def test_what_was_heard_of_the_living_process_stays():
+    """It may be identified only after it was heard."""
+    heard = Executions()
+    begin(heard, "a")
+    heard.hear(message("error", "a"), "p", 2)
+    end(heard, "a")
+    heard.hear(debugger("debugpySockets", sockets=[{"port": 4111}]), "p", 3)
+    heard.hear(debugger("stopped"), "p", 3)
+    heard.forget(4, besides="p")
+    assert heard.failed
+    assert heard.debugger_ports == {4111}
+    assert heard.state is BREAKPOINT
+
+
 def test_a_lost_end_is_made_up_for_by_the_next_cell():
     """What waits for its turn on the main shell of such a kernel began after all before it had ended."""
     heard = Executions(in_turn=True)
