@@ -202,6 +202,18 @@ def test_without_an_answer_there_is_no_file(server: FakeGuardServer, tmp_path: P
         Recorder(server.known, file).record(None, lambda _: None)
 
 
+def test_of_several_servers_one_must_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recording is of one; the sentence names them."""
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
+    for port in (1, 2):
+        told = {"pid": os.getpid(), "url": f"http://localhost:{port}/", "hostname": "localhost", "port": port}
+        (tmp_path / f"jpserver-{port}.json").write_text(json.dumps(told))
+    result = CliRunner().invoke(main, ["record", str(tmp_path / "a.jsonl")])
+    assert result.exit_code == 1
+    assert "http://localhost:1/, http://localhost:2/" in result.output
+    assert not (tmp_path / "a.jsonl").exists()
+
+
 @pytest.mark.parametrize(("option", "value"), [("--interval", "often"), ("--duration", "5"), ("--duration", "0")])
 def test_a_time_that_is_none_is_refused(server: FakeGuardServer, tmp_path: Path, option: str, value: str) -> None:
     """With what would be right."""
