@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct nvmlDevice_st handles[MAX_DEVICES][MAX_INSTANCES];
+/* Ours: a handle is good for one life of the driver; `calls` counts a use after that as `stale_handle`. */
+static struct nvmlDevice_st handles[2][MAX_DEVICES][MAX_INSTANCES];
 
 bool is_mig(int index) {
     return fault_is_on(index, "mig", "", NULL);
@@ -26,15 +27,19 @@ int instances_on(int index) {
 }
 
 nvmlDevice_t instance_handle(int index, int instance) {
-    return &handles[index][instance];
+    return &handles[lives() % 2][index][instance];
 }
 
 bool is_instance_handle(nvmlDevice_t handle, int *index, int *instance) {
     for (int i = 0; i < MAX_DEVICES; i++) {
-        if (handle >= handles[i] && handle < handles[i] + MAX_INSTANCES) {
+        const struct nvmlDevice_st *now = handles[lives() % 2][i], *before = handles[(lives() + 1) % 2][i];
+        if (handle >= now && handle < now + MAX_INSTANCES) {
             *index = i;
-            *instance = (int)(handle - handles[i]);
+            *instance = (int)(handle - now);
             return true;
+        }
+        if (handle >= before && handle < before + MAX_INSTANCES) {
+            count_call("stale_handle");
         }
     }
     return false;

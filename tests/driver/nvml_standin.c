@@ -25,6 +25,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct nvmlDevice_st devices[MAX_DEVICES];
 static size_t device_count;
 static unsigned users; /* Header: initialisation counts references */
+static unsigned opened;
 static long long clock_offset_us;
 
 static const struct {
@@ -109,6 +110,10 @@ nvmlReturn_t enter_device(nvmlDevice_t device, const char *function, int *index,
     }
     /* Known: every call for a device that fell off the bus says so, also those that need no bus. */
     return fault_is_on(*index, "lost", function, NULL) ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
+}
+
+unsigned lives(void) {
+    return opened;
 }
 
 const struct device *declared_as(int index) {
@@ -274,6 +279,7 @@ nvmlReturn_t nvmlInitWithFlags(unsigned flags) {
         return leave(code_of(argument));
     }
     if (users++ == 0) {
+        opened++;
         memset(devices, 0, sizeof devices);
         struct device declared[MAX_DEVICES] = {0};
         device_count = declared_devices(declared);

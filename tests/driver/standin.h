@@ -47,6 +47,9 @@ nvmlReturn_t leave(nvmlReturn_t answer);
 nvmlReturn_t give_text(char *buffer, unsigned length, const char *text);
 nvmlReturn_t code_of(const char *name);
 
+/* How often the driver has been opened. */
+unsigned lives(void);
+
 /* The device as it was when the driver was opened. */
 const struct device *declared_as(int index);
 
