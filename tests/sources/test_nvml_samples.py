@@ -146,6 +146,18 @@ def test_a_plausible_row_outweighs_an_implausible_one_of_the_same_process() -> N
     assert (seen.of(7), seen.of(8)) == (90, 3)
 
 
+def test_the_engines_for_video_are_told_apart() -> None:
+    """Accounting knows the compute engine better; who has no row used none, and what is implausible stays so."""
+    ring = FakeRing()
+    assert not is_known(ring.read().apart_from_compute(7))
+    seen = ring.read(Row(7, 2000, 90, 20, 5), Row(7, 2100, 80, 0, 30), Row(8, 2000, 50), Row(9, 2000, 101))
+    assert [seen.apart_from_compute(pid) for pid in (7, 8, 10)] == [30, 0, 0]
+    assert not is_known(seen.apart_from_compute(9))
+    more = Computed({7: 40}, others={7: 40})
+    assert (busiest([seen, more]).apart_from_compute(7), busiest([seen, more]).of(7)) == (40, 90)
+    assert not is_known(busiest([seen, Computed(absent=FAILED)]).apart_from_compute(7))
+
+
 def test_two_looks_within_half_a_second_are_one() -> None:
     """The driver samples a few times a second: so soon, nothing new does not mean idle."""
     ring = FakeRing()
