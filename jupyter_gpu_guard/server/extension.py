@@ -25,7 +25,7 @@ from jupyter_gpu_guard.effects.enforcer import OwnerEnforcer, RehearsingEnforcer
 from jupyter_gpu_guard.guard import Guard
 from jupyter_gpu_guard.kernel.simulated_gpu import VARIABLE
 from jupyter_gpu_guard.leases import FileLeases
-from jupyter_gpu_guard.observe import Observer
+from jupyter_gpu_guard.observe import ACTIVITY_EVERY, Observer
 from jupyter_gpu_guard.sources.drm import DrmDevices
 from jupyter_gpu_guard.sources.insight import ProcfsInsight
 from jupyter_gpu_guard.sources.kernels import KernelOwners
@@ -103,6 +103,12 @@ class GpuGuard(ExtensionApp):
         5.0, help="Seconds between two looks. The driver keeps its samples for about 10 s: stay below that."
     ).tag(config=True)
 
+    resting_interval = Float(
+        30.0,
+        help="""Seconds between two looks while no process is on any GPU and no cell runs. `sample_interval` or less:
+        always at the usual rate.""",
+    ).tag(config=True)
+
     devices = Enum(
         ["auto", "nvml", "drm", "simulated"],
         default_value="auto",
@@ -132,6 +138,10 @@ class GpuGuard(ExtensionApp):
     @validate("sample_interval")
     def _sample_interval_within_the_drivers_memory(self, proposal: Any) -> float:
         return self._within(proposal, 0.1, 10.0)
+
+    @validate("resting_interval")
+    def _resting_interval_is_a_time(self, proposal: Any) -> float:
+        return self._within(proposal, 0.0, 3600.0)
 
     @validate("grace_time")
     def _grace_time_is_a_time(self, proposal: Any) -> float:
@@ -172,7 +182,14 @@ class GpuGuard(ExtensionApp):
         self._listen_in(kernels)
         boards = BoardOwners(settings, Path(server.root_dir), processes, clock, log=self.log)
         owners = JoinedOwners(kernels, TerminalOwners(settings, processes, clock, log=self.log), boards, log=self.log)
-        observer = Observer(clock, devices, processes, owners, insight=ProcfsInsight())
+        observer = Observer(
+            clock,
+            devices,
+            processes,
+            owners,
+            insight=ProcfsInsight(),
+            activity_every=min(ACTIVITY_EVERY, 6 * self.sample_interval),
+        )
         self.guard = Guard(
             observer=observer,
             enforcer=OwnerEnforcer(
@@ -196,6 +213,8 @@ class GpuGuard(ExtensionApp):
             clock=clock,
             policy=self._read_policy(),
             interval=self.sample_interval,
+            resting_interval=self.resting_interval,
+            problems=lambda: kernels.problems,
             log=self.log,
         )
         self._built = (kernels, devices)

@@ -113,7 +113,7 @@ class ProcfsInsight:
         return {owner: len(pairs) for owner, pairs in came.items()}
 
     def _mark(self, key: ProcessKey) -> Mark | None:
-        environment = self._read(key, "environ")
+        environment = self._read(key, "environ") if self._is_of_this_user(key) else None
         if environment is None:
             return None
         server, session = None, None
@@ -124,6 +124,13 @@ class ProcfsInsight:
             elif variable.startswith(_SESSION):
                 session = os.fsdecode(variable[len(_SESSION) :]) or None
         return Mark(server, session)
+
+    def _is_of_this_user(self, key: ProcessKey) -> bool:
+        """Other people's environment is nobody's business, also where it could be read."""
+        try:
+            return (self._root / str(key.pid)).stat().st_uid == os.getuid()
+        except _VANISHED:
+            return False
 
     def _io(self, key: ProcessKey) -> float | None:
         """Bytes that it has read and written so far, in whatever file. None: it cannot be looked into."""

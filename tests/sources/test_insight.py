@@ -135,6 +135,17 @@ def test_marks_are_what_the_server_has_given_to_the_kernel(child):
     assert "hunter2" not in repr(vars(insight))
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may start a process of another user")
+def test_the_environment_of_another_user_is_not_read():
+    """Not even by a server that could."""
+    environment = {**os.environ, "JPY_PARENT_PID": "4711"}
+    with subprocess.Popen(["sleep", "60"], user=65534, env=environment, cwd="/") as theirs:
+        until(lambda: ProcfsProcesses().identify(theirs.pid) is not None, "there")
+        key = ProcfsProcesses().identify(theirs.pid).key
+        assert ProcfsInsight().marks([key]) == {}
+        theirs.kill()
+
+
 def test_what_is_gone_or_another_has_no_marks(child):
     """A reused pid does not inherit the marks of the one before."""
     marked = child(WAITING, JPY_PARENT_PID="4711")
