@@ -11,14 +11,15 @@ from .core.attribute import Attribution
 from .core.model import (
     Activity,
     Gap,
-    GpuClient,
     Mark,
     Owner,
     OwnerKey,
     OwnerKind,
     Process,
     ProcessKey,
+    Reading,
     Snapshot,
+    Why,
     is_known,
 )
 from .protocols import Clock, Devices, DevicesSeen, Insight, Owners, Processes
@@ -182,11 +183,23 @@ def _to_look_into(
 def _with_peaks_of(earlier: DevicesSeen, later: DevicesSeen) -> DevicesSeen:
     """`later`, with the compute that `earlier` has seen since the reading before: the higher, and Unknown beats all."""
     before = {(client.device, client.pid): client.compute for client in earlier.clients}
+    whole = {device.uuid: device.overall for device in earlier.devices}
+    return replace(
+        later,
+        clients=tuple(
+            replace(client, compute=_peak(before.get((client.device, client.pid)), client.compute))
+            for client in later.clients
+        ),
+        devices=tuple(
+            replace(device, overall=_peak(whole.get(device.uuid), device.overall)) for device in later.devices
+        ),
+    )
 
-    def peak(client: GpuClient) -> GpuClient:
-        seen = before.get((client.device, client.pid))
-        if seen is None or not is_known(client.compute):
-            return client
-        return replace(client, compute=max(seen, client.compute) if is_known(seen) else seen)
 
-    return replace(later, clients=tuple(peak(client) for client in later.clients))
+def _peak(earlier: Reading | None, later: Reading) -> Reading:
+    """The higher of two. Nothing was said earlier where nobody was there, or nobody needed to know."""
+    if earlier is None or not is_known(later):
+        return later
+    if not is_known(earlier):
+        return later if earlier.why is Why.NOT_SUPPORTED else earlier
+    return max(earlier, later)

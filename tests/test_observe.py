@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from fake_clock import NOON, FakeClock
@@ -22,6 +23,9 @@ from jupyter_gpu_guard.core.model import (
     OwnerState,
     Process,
     ProcessKey,
+    Reading,
+    Unknown,
+    Why,
 )
 from jupyter_gpu_guard.observe import Observer
 from jupyter_gpu_guard.protocols import DevicesSeen
@@ -39,10 +43,15 @@ class FakeGpu:
 
     def __init__(self) -> None:
         self.on = [KERNEL.pid]
+        self.compute: list[Reading] = []
+        self.overall: list[Reading] = []
 
     def read(self) -> DevicesSeen:
-        """Who is on it."""
-        return DevicesSeen((GPU,), tuple(GpuClient("GPU-0", pid, 2.0**30, 0.0) for pid in self.on))
+        """Who is on it. What it was told to say of compute it says once, as a driver does."""
+        compute = self.compute.pop(0) if self.compute else 0.0
+        overall = self.overall.pop(0) if self.overall else 0.0
+        clients = tuple(GpuClient("GPU-0", pid, 2.0**30, compute) for pid in self.on)
+        return DevicesSeen((replace(GPU, overall=overall),), clients)
 
     def close(self) -> None:
         """Nothing to let go of."""
@@ -173,3 +182,19 @@ def test_what_stirs(scene: Scene, what: str) -> None:
     scene.owners.used_at = 7.0 if what == "a cell has run" else None
     scene.owners.fails = what == "owners fail"
     assert scene.loop.run_until_complete(scene.observer.stirs())
+
+
+GONE, UNASKED = Unknown(Why.NOT_READ), Unknown(Why.NOT_SUPPORTED)
+
+
+@pytest.mark.parametrize(
+    ("between", "afterwards", "seen"),
+    [(40.0, 0.0, 40.0), (0.0, 40.0, 40.0), (GONE, 0.0, GONE), (40.0, GONE, GONE), (UNASKED, 3.0, 3.0)],
+)
+def test_compute_seen_by_an_extra_look_is_not_lost(scene: Scene, between, afterwards, seen) -> None:
+    """The driver tells it only once: the next Snapshot has the higher of the two, and Unknown beats all."""
+    scene.gpu.compute, scene.gpu.overall = [between, afterwards], [between, afterwards]
+    scene.loop.run_until_complete(scene.observer.look())
+    snapshot = scene.look()
+    assert [client.compute for client in snapshot.clients] == [seen]
+    assert snapshot.devices[0].overall == seen
