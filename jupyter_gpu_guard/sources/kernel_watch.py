@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from subprocess import Popen  # only to recognize one: nothing is started here
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from jupyter_gpu_guard.core.model import OwnerState, ProcessKey
 from jupyter_gpu_guard.sources.executions import Executions
 from jupyter_gpu_guard.sources.iopub_ear import IopubEar
 from jupyter_gpu_guard.sources.last_activity import LastActivity
+from jupyter_gpu_guard.sources.websocket_ear import KeptMessages
 
 if TYPE_CHECKING:
     import logging
@@ -62,6 +64,7 @@ class KernelWatch:
         self._died = False
         self._restarts_itself = False
         self._last_activity = LastActivity()
+        self._kept = KeptMessages(kernel)
         self.is_contradicted = False  # the server says that nobody used it, and somebody did
 
     def look(self, *, at_once: bool = False) -> Sight:
@@ -71,6 +74,7 @@ class KernelWatch:
             self._ear.catch_up()
         self._executions.settle(self._clock.now().monotonic)
         if not at_once:
+            self._read_kept_messages()
             self._attend_restarts()
             self.is_contradicted = self._last_activity.stands_still(self._told_activity())
         local = self._is_local()
@@ -101,8 +105,8 @@ class KernelWatch:
 
     def close(self) -> None:
         """Stop listening. Safe to call twice."""
-        if (remove := getattr(self.kernel, "remove_restart_callback", None)) is not None:
-            remove(self._ended_by_itself, "restart")
+        with suppress(Exception):  # a kernel manager may be anyone's, and this one is done with
+            self.kernel.remove_restart_callback(self._ended_by_itself, "restart")
         self._close_ear()
 
     def _close_ear(self) -> None:
@@ -122,6 +126,14 @@ class KernelWatch:
             failed=executions.failed,
             died=self._died,
         )
+
+    def _read_kept_messages(self) -> None:
+        """Learn what the kernel has asked since the last page has left."""
+        try:
+            for passing in self._kept.unread():
+                self.overhear(passing)
+        except Exception as fault:  # noqa: BLE001 - they are the server's own, and may be kept in another way
+            self._log.debug("The messages kept for the next page could not be read: %r", fault)
 
     def _is_local(self) -> bool:
         """Whether it is a process of this machine. Of any other its number means nothing here."""

@@ -13,7 +13,7 @@ from jupyter_client.session import DELIM
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _V1 = "v1.kernel.websocket.jupyter.org"
 _SENT = ("execute_request", "input_reply")  # by clients
@@ -98,12 +98,38 @@ def _read_v1(message: str | bytes) -> tuple[str, dict[str, Any]]:
 
 def _from_kernel(connection: Any, stream: Any, parts: list[bytes], *_: Any) -> Passing | None:
     channel = stream if isinstance(stream, str) else getattr(stream, "channel", None)
-    kind = _ANSWERED.get(str(channel))
+    return _read(connection.kernel_id, connection.session.unpack, str(channel), parts)
+
+
+def _read(kernel_id: str, unpack: Callable[[bytes], Any], channel: str, parts: list[bytes]) -> Passing | None:
+    kind = _ANSWERED.get(channel)
     if kind is None:
         return None
     start = parts.index(DELIM) + 1
-    if kind.encode() not in parts[start + 1]:
+    if kind.encode() not in parts[start + 1] or unpack(parts[start + 1])["msg_type"] != kind:
         return None
-    if connection.session.unpack(parts[start + 1])["msg_type"] != kind:
-        return None
-    return Passing(connection.kernel_id, kind, connection.session.unpack(parts[start + 2]).get("msg_id"))
+    return Passing(kernel_id, kind, unpack(parts[start + 2]).get("msg_id"))
+
+
+class KeptMessages:
+    """What a kernel has said while no page was connected: its server keeps it for the next one.
+
+    Read only; a server that keeps nothing, or elsewhere, has nothing to tell.
+    """
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+        self._kept: list[tuple[str, list[bytes]]] | None = None
+        self._read = 0
+
+    def unread(self) -> Iterator[Passing]:
+        """What has been kept since the last time, and counts."""
+        kernel_id = self._kernel.kernel_id
+        buffer = getattr(self._kernel.parent, "_kernel_buffers", {}).get(kernel_id) or {}
+        kept = buffer.get("buffer")
+        if kept is not self._kept:
+            self._kept, self._read = kept, 0
+        begin, self._read = self._read, len(kept or ())
+        for channel, parts in (kept or ())[begin:]:
+            if (passing := _read(kernel_id, self._kernel.session.unpack, channel, parts)) is not None:
+                yield passing

@@ -72,6 +72,36 @@ def test_a_question_ends_with_its_cell(root, how):
     asyncio.run(scene())
 
 
+def test_a_question_that_nobody_is_there_to_hear_is_heard_by_the_guard(root):
+    """The page has left when the cell asks; the next one answers."""
+
+    async def scene():
+        async with server_room(root) as room:
+            kernel_id = await room.notebook("left.ipynb")
+            page = await room.page(kernel_id)
+            page.run("import os, time\nwhile not os.path.exists('go'): time.sleep(0.05)\ninput('? ')")
+            await becomes(room, kernel_id, OwnerState.EXECUTING)
+            page.close()
+            await until(lambda: look(room, kernel_id).clients == 0, "gone")
+            (root / "go").touch()
+
+            async def waits():
+                await room.owners.read()
+                return look(room, kernel_id).state is OwnerState.WAITING
+
+            deadline = asyncio.get_running_loop().time() + 60
+            while not await waits():
+                assert asyncio.get_running_loop().time() < deadline
+                await asyncio.sleep(0.05)
+            page = await room.page(kernel_id, ready=False)
+            assert (await page.receive("input_request"))["prompt"] == "? "
+            assert await waits()
+            page.send("stdin", "input_reply", {"value": "line", "status": "ok"})
+            await becomes(room, kernel_id, OwnerState.IDLE)
+
+    asyncio.run(scene())
+
+
 def test_pages_that_come_and_go_are_no_use(root):
     """Reconnects, reloads, completions, looks at the history and at the debugger: nobody has run anything."""
 

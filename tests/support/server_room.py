@@ -115,13 +115,16 @@ class ServerRoom:
         body = {"path": name, "name": name, "type": "notebook", "kernel": {"name": "python3"}}
         return (await self.ask("POST", "api/sessions", body))["kernel"]["id"]
 
-    async def page(self, kernel_id: str, protocol: str | None = V1, session: str = "page") -> Page:
-        """Connect as a page does, and wait until the kernel answers."""
+    async def page(
+        self, kernel_id: str, protocol: str | None = V1, session: str = "page", *, ready: bool = True
+    ) -> Page:
+        """Connect as a page does; `ready`: and wait until the kernel answers."""
         url = f"{self.url.replace('http', 'ws', 1)}/api/kernels/{kernel_id}/channels?token={TOKEN}&session_id={session}"
         socket = await websocket_connect(url, subprotocols=[protocol] if protocol else None)
         page = Page(socket, Session(key=b"", session=session), protocol)
         self._pages.append(page)
-        await page.receive("kernel_info_reply", page.send("shell", "kernel_info_request", {}))
+        if ready:
+            await page.receive("kernel_info_reply", page.send("shell", "kernel_info_request", {}))
         return page
 
     async def close(self) -> None:
