@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from .aside import Aside, LateError
@@ -33,7 +33,8 @@ _NOBODY = Attribution()
 class Observer:
     """Looks at devices, processes and owners, in this order: what protects is read last and so is newest.
 
-    `activity_every`: seconds between two closer looks at what the owners' processes do.
+    `activity_every`: seconds between two closer looks at what the owners' processes do. `of_owners`: which kinds of
+    owners could not be listed in their last answer, while the others could.
     """
 
     def __init__(
@@ -46,12 +47,14 @@ class Observer:
         *,
         insight: Insight | None = None,
         activity_every: float = ACTIVITY_EVERY,
+        of_owners: Callable[[], tuple[Gap, ...]] = tuple,
     ) -> None:
         self._clock = clock
         self._devices = devices
         self._owners = owners
         self._deadline = deadline
         self._activity_every = activity_every
+        self._of_owners = of_owners
         self._uses: frozenset[object] = frozenset()
         self._active: Mapping[OwnerKey, Activity] = {}
         self._active_at: float | None = None
@@ -89,6 +92,7 @@ class Observer:
         owners: tuple[Owner, ...] = ()
         try:
             owners = await asyncio.wait_for(self._owners.read(processes), self._deadline)
+            gaps += self._of_owners()
         except asyncio.TimeoutError:
             gaps.append(Gap("owners", f"the server's kernels gave no answer within {self._deadline:g} s"))
         except Exception as error:  # noqa: BLE001

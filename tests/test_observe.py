@@ -15,6 +15,7 @@ from jupyter_gpu_guard.core.attribute import attribute
 from jupyter_gpu_guard.core.model import (
     Activity,
     Device,
+    Gap,
     GpuClient,
     Mark,
     Owner,
@@ -106,9 +107,13 @@ class Scene:
         self.processes = FakeProcesses(
             *(Process(key, 1, key.pid, key.pid, "S", NOON) for key in (KERNEL, BOARD, ALIEN))
         )
+        self.silent: list[Gap] = []
         self.loop = asyncio.new_event_loop()
         self.observer = Observer(
-            self.clock, self.gpu, self.processes, self.owners, insight=self.insight, activity_every=30
+            *(self.clock, self.gpu, self.processes, self.owners),
+            insight=self.insight,
+            activity_every=30,
+            of_owners=lambda: tuple(self.silent),
         )
         self.before = attribute(self.loop.run_until_complete(self.observer.observe()), {})
 
@@ -198,3 +203,12 @@ def test_compute_seen_by_an_extra_look_is_not_lost(scene: Scene, between, afterw
     snapshot = scene.look()
     assert [client.compute for client in snapshot.clients] == [seen]
     assert snapshot.devices[0].overall == seen
+
+
+def test_one_kind_of_owners_that_cannot_be_listed_is_a_gap_of_itself(scene: Scene) -> None:
+    """It is said, and blinds nobody: what is not known of its owners they say themselves."""
+    scene.silent = [Gap("terminals", "the terminals could not be listed")]
+    seen = scene.look()
+    assert seen.gaps == (scene.silent[0],)
+    (kernel,) = (holder for holder in scene.before.holders if holder.owner.key == KEY)
+    assert kernel.memory == 2.0**30

@@ -189,6 +189,7 @@ class GpuGuard(ExtensionApp):
             owners,
             insight=ProcfsInsight(),
             activity_every=min(ACTIVITY_EVERY, 6 * self.sample_interval),
+            of_owners=lambda: owners.gaps,
         )
         self.guard = Guard(
             observer=observer,
