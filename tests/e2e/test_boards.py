@@ -74,13 +74,19 @@ def info_of(pid: int, temporary: str | None = None) -> Path:
 
 
 @pytest.fixture
-def lab(tmp_path: Path, driver: StandIn, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+def policy() -> str:
+    """The policy in force."""
+    return POLICY
+
+
+@pytest.fixture
+def lab(tmp_path: Path, driver: StandIn, monkeypatch: pytest.MonkeyPatch, policy: str) -> Iterator[Lab]:
     """A server with a rule of its own for TensorBoards, and with its own temporary folder."""
     temporary = tmp_path / "t"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    with Lab(tmp_path / "lab", driver=driver, policy=POLICY) as running:
+    with Lab(tmp_path / "lab", driver=driver, policy=policy, options=("--GpuGuard.resting_interval=0",)) as running:
         yield running
     monkeypatch.setattr(tempfile, "tempdir", None)
 
@@ -125,8 +131,10 @@ def test_a_tensorboard_survives_its_kernel_and_is_still_listed(lab: Lab, boards:
     ticks = lab.health()["ticks"]
     until(lambda: lab.health()["ticks"] > ticks + 2, "two more looks")
     after = boards.row(pid)
-    for name in ("owner", "notebook", "started_at", "board"):
+    for name in ("owner", "notebook", "started_at"):
         assert after[name] == before[name], name
+    for name in ("log_dir", "started_by"):
+        assert after["board"][name] == before["board"][name], name
     status, outcome = lab.request("POST", f"gpu-guard/api/v1/owners/{quoted('kernel:' + kernel.id)}/shutdown", {})
     assert (status, outcome["result"]) == (200, "done")
     ticks = lab.health()["ticks"]
@@ -196,3 +204,49 @@ def test_a_real_tensorboard_started_by_the_magic(lab: Lab, boards: Boards) -> No
     assert not info_of(pid).exists()
     until(lambda: not boards.rows(), "the row to go")
     assert kernel.run("print(1 + 1)") == "2"
+
+
+UNWATCHED = (
+    QUICK_POLICY
+    + """\
+rules:
+  - name: boards
+    match: {owner: tensorboard}
+    idle: {for: 8s, unwatched_for: 40s}
+    notice: 6s
+    ladder: [{do: warn}, {do: shutdown, after: 6s}]
+"""
+)
+
+
+@pytest.mark.parametrize("policy", [UNWATCHED])
+def test_a_tensorboard_that_nobody_looks_at_is_ended_and_one_that_is_watched_is_kept(lab: Lab, boards: Boards) -> None:
+    """Without any GPU memory: a request now and then keeps it, otherwise it is warned and then ended."""
+    kernel = lab.start_kernel("a.ipynb")
+    kernel.run(GPU + "gpu.hold('64 MiB')")  # so that the guard does not rest
+    forgotten = boards.start(kernel, "--logdir", "forgotten")
+    watched = boards.start(kernel, "--logdir", "watched")
+    port = until(lambda: boards.row(watched)["board"]["port"], "its port")
+
+    def visited() -> None:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as answer:
+            assert answer.status == 200
+
+    def warned() -> Any:
+        visited()
+        return boards.about("notices", forgotten)
+
+    def ended() -> Any:
+        visited()
+        return boards.about("outcomes", forgotten)
+
+    notice = until(warned, "the warning", 180)
+    assert "unwatched" in [reason["code"] for reason in notice["reasons"]]
+    outcome = until(ended, "the end", 180)
+    assert outcome["result"] == "done"
+    assert outcome["detail"].endswith("; it held no GPU memory")
+    assert start_ticks(forgotten) is None
+    assert boards.about("notices", watched) is None
+    assert boards.about("outcomes", watched) is None
+    assert boards.row(watched)["board"]["watchers"] > 0
+    assert boards.row(watched)["verdict"]["reasons"][0]["code"] == "watched"

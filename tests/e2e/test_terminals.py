@@ -79,7 +79,9 @@ def pid_of(lab: Lab, name: str) -> int:
 def lab(tmp_path: Path, driver: StandIn) -> Iterator[Lab]:
     """A server whose terminals are plain shells."""
     shell = "--ServerApp.terminado_settings={'shell_command': ['/bin/sh']}"
-    with Lab(tmp_path / "lab", driver=driver, policy=QUICK_POLICY, options=(shell,)) as running:
+    with Lab(
+        tmp_path / "lab", driver=driver, policy=QUICK_POLICY, options=(shell, "--GpuGuard.resting_interval=0")
+    ) as running:
         yield running
 
 
