@@ -20,7 +20,9 @@ RING_SECONDS = 10.0
 SHORTEST_SECONDS = 0.5
 _CLOCK_STEP = 1.0
 _SLACK = 5.0
-_MORE_ENGINES = ("jpgUtil", "ofaUtil")  # not in every form of the samples
+_OTHER_ENGINES = ("encUtil", "decUtil", "jpgUtil", "ofaUtil")  # the last two are not in every form of the samples
+# What `pynvml` puts in front of this decodes text, of which there is none here, and takes ten times as long.
+_field = object.__getattribute__
 _FULL = 100
 
 
@@ -101,16 +103,17 @@ class SampleCursor:
             return Unknown(Why.NOT_READ, "the clock was set, or the machine slept")
         return None
 
-    def _sort(self, rows: Iterable[Any]) -> tuple[Mapping[int, Reading], Mapping[int, Reading], int]:
+    def _sort(self, rows: list[Any]) -> tuple[Mapping[int, Reading], Mapping[int, Reading], int]:
         """Plausible rows by pid, those of other engines, and the newest stamp. Implausible rows alone are Unknown."""
         used: dict[int, float] = {}
         others: dict[int, float] = {}
         implausible: dict[int, Reading] = {}
         newest = self._newest
+        engines = [engine for engine in _OTHER_ENGINES if rows and hasattr(rows[0], engine)]
         for row in rows:
-            pid, stamp = row.pid, row.timeStamp
-            other = max(row.encUtil, row.decUtil, *(getattr(row, engine, 0) for engine in _MORE_ENGINES))
-            percent = max(row.smUtil, other)
+            pid, stamp = _field(row, "pid"), _field(row, "timeStamp")
+            other = max([_field(row, engine) for engine in engines], default=0)
+            percent = max(_field(row, "smUtil"), other)
             if pid == 0:
                 continue
             if percent > _FULL or (stamp == 0 and percent > 0):
