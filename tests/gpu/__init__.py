@@ -1,0 +1,1 @@
+"""What is assumed about NVIDIA's driver, checked on a real GPU."""
