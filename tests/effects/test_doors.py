@@ -494,6 +494,7 @@ def test_a_file_that_is_not_its_own_is_left(tmp_path):
 
     me = ProcfsProcesses().identify(os.getpid())
     assert not tidied(replace(me, key=ProcessKey(root.pid, 8)))
+    assert not tidied(replace(me, key=ProcessKey(root.pid, 8), state="Z"))
     assert not tidied(replace(me, key=root))
     assert tidied(replace(me, key=root, state="Z"))
     assert link.is_symlink()
