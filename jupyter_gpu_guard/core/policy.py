@@ -59,9 +59,14 @@ class Idle:
 
 @dataclass(frozen=True)
 class KeepLimits:
-    """How long a person may ask to keep a holder at once."""
+    """How long a person may ask to keep a holder at once, and how often in 24 hours (None: any number of times).
+
+    `reason_required`: they must say what for.
+    """
 
     longest: timedelta = timedelta(hours=8)
+    per_day: int | None = None
+    reason_required: bool = False
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ def build(drafts: Sequence[FileDraft], problems: list[Problem]) -> Policy:
 
 def _complete(name: str, said: Settings, *, match: Match | None = None, keep: bool = False) -> Rule:
     idle, built_in = Idle(), Rule(name)
+    keeps = built_in.keep_limits
     notice = said.notice.value if said.notice else built_in.notice
     return Rule(
         name=name,
@@ -60,7 +61,11 @@ def _complete(name: str, said: Settings, *, match: Match | None = None, keep: bo
             unwatched_for=said.unwatched_for.value if said.unwatched_for else idle.unwatched_for,
         ),
         notice=notice,
-        keep_limits=KeepLimits(longest=said.longest.value) if said.longest else built_in.keep_limits,
+        keep_limits=KeepLimits(
+            longest=said.longest.value if said.longest else keeps.longest,
+            per_day=said.per_day.value if said.per_day else keeps.per_day,
+            reason_required=said.reason_required.value if said.reason_required else keeps.reason_required,
+        ),
         ladder=tuple(stage.value for stage in said.ladder) if said.ladder else usual_ladder(notice),
         keep=keep,
         trust_estimates=said.trust_estimates.value if said.trust_estimates else built_in.trust_estimates,

@@ -31,6 +31,8 @@ class Settings:
     unwatched_for: Placed[timedelta | None] | None = None
     notice: Placed[timedelta] | None = None
     longest: Placed[timedelta] | None = None
+    per_day: Placed[int] | None = None
+    reason_required: Placed[bool] | None = None
     ladder: tuple[Placed[Stage], ...] | None = None
     trust_estimates: Placed[bool] | None = None
 

@@ -21,7 +21,7 @@ T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
 
 VERSION = "1"
-MOST_SHUTDOWNS = 1_000_000
+MOST = 1_000_000
 
 # Where a key belongs that people often write one level too high or too low.
 _HOMES = {
@@ -31,10 +31,17 @@ _HOMES = {
     **dict.fromkeys(("shutdowns_per_hour", "shutdowns_per_tick"), "belts"),
     **dict.fromkeys(("idle", "notice", "keep", "ladder", "trust_estimates"), "defaults or a rule"),
     **dict.fromkeys(("mode", "belts", "defaults", "rules"), "the top level of the file"),
-    "longest": "keep",
+    **dict.fromkeys(("longest", "per_day", "reason"), "keep"),
 }
 _SETTINGS = ("idle", "notice", "keep", "ladder", "trust_estimates")
 _SHAPES = {MappingNode: "a mapping of keys to values", SequenceNode: "a list", ScalarNode: "a single value"}
+
+
+class Asked(str, Enum):
+    """Whether a person who keeps something has to say why."""
+
+    OPTIONAL = "optional"
+    REQUIRED = "required"
 
 
 class Reader:
@@ -61,8 +68,8 @@ class Reader:
             return draft
         draft.mode = self._word(keys.get("mode"), Mode, "a mode")
         belts = self._section(keys.get("belts"), "belts", ("shutdowns_per_hour", "shutdowns_per_tick"))
-        draft.shutdowns_per_hour = self._count(belts.get("shutdowns_per_hour"))
-        draft.shutdowns_per_tick = self._count(belts.get("shutdowns_per_tick"))
+        draft.shutdowns_per_hour = self._shutdowns(belts.get("shutdowns_per_hour"))
+        draft.shutdowns_per_tick = self._shutdowns(belts.get("shutdowns_per_tick"))
         defaults = self._section(keys.get("defaults"), "defaults", _SETTINGS)
         draft.defaults = self._settings(defaults)
         for item in self._items(keys.get("rules"), "rules", empty_is_fine=True):
@@ -132,7 +139,8 @@ class Reader:
 
     def _settings(self, keys: dict[str, Node]) -> Settings:
         idle = self._section(keys.get("idle"), "idle", ("compute_below", "memory_above", "for", "unwatched_for"))
-        keep = self._section(keys.get("keep"), "keep", ("longest",))
+        keep = self._section(keys.get("keep"), "keep", ("longest", "per_day", "reason"))
+        asked = self._word(keep.get("reason"), Asked, "a way to ask for a reason")
         return Settings(
             compute_below=self._quantity(idle.get("compute_below"), _share),
             memory_above=self._quantity(idle.get("memory_above"), _memory),
@@ -140,6 +148,8 @@ class Reader:
             unwatched_for=self._quantity(idle.get("unwatched_for"), lasting),
             notice=self._quantity(keys.get("notice"), _span),
             longest=self._quantity(keep.get("longest"), _span),
+            per_day=self._count(keep.get("per_day"), "a number of times", "write a larger number, or leave it out"),
+            reason_required=None if asked is None else Placed(asked is Asked.REQUIRED, self._place(keep["reason"])),
             ladder=self._ladder(keys["ladder"]) if "ladder" in keys else None,
             trust_estimates=self._yes_or_no(keys.get("trust_estimates")),
         )
@@ -243,19 +253,23 @@ class Reader:
             self._say(node, f"{scalar.value!r} is neither true nor false", "write true or false")
         return Placed(scalar.value == "true", self._place(node))
 
-    def _count(self, node: Node | None) -> int | None:
-        if node is None or (scalar := self._scalar(node, "a number of shutdowns", "write for example 20")) is None:
+    def _shutdowns(self, node: Node | None) -> int | None:
+        count = self._count(node, "a number of shutdowns", "write `mode: observe` to end nothing")
+        return None if count is None else count.value
+
+    def _count(self, node: Node | None, name: str, instead_of_none: str) -> Placed[int] | None:
+        if node is None or (scalar := self._scalar(node, name, "write for example 20")) is None:
             return None
         text = scalar.value.strip()
         digits = text.removeprefix("-")
         if not (digits.isascii() and digits.isdigit()):
             self._say(node, f"{text!r} is not a whole number", "write for example 20")
         elif text.startswith("-") or not digits.strip("0"):
-            self._say(node, f"{text} must be 1 or more", "write `mode: observe` to end nothing")
-        elif len(digits) > len(str(MOST_SHUTDOWNS)) or int(digits) > MOST_SHUTDOWNS:
-            self._say(node, f"{text} is no limit", f"write {MOST_SHUTDOWNS} or less")
+            self._say(node, f"{text} must be 1 or more", instead_of_none)
+        elif len(digits) > len(str(MOST)) or int(digits) > MOST:
+            self._say(node, f"{text} is no limit", f"write {MOST} or less")
         else:
-            return int(digits)
+            return Placed(int(digits), self._place(node))
         return None
 
     def _quantity(self, node: Node | None, parse: Callable[[str], T]) -> Placed[T] | None:
