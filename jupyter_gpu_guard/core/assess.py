@@ -38,7 +38,14 @@ def decide(
     snapshot: Snapshot, perceived: Perceived, policy: Policy, leases: Mapping[OwnerKey, Lease], ledger: Ledger
 ) -> tuple[Verdict, ...]:
     """Judge and limit: one Verdict for each Holder, in the order of the holders."""
-    bench = Bench(
+    return ruled(perceived, bench_of(snapshot, perceived, policy, leases, ledger))
+
+
+def bench_of(
+    snapshot: Snapshot, perceived: Perceived, policy: Policy, leases: Mapping[OwnerKey, Lease], ledger: Ledger
+) -> Bench:
+    """All that the judgement of this Snapshot rests on."""
+    return Bench(
         policy=policy,
         windows=perceived.windows,
         leases=leases,
@@ -46,4 +53,9 @@ def decide(
         devices={device.uuid: device for device in snapshot.devices},
         now=snapshot.taken_at,
     )
-    return limit(judge(perceived.attribution.holders, bench), ledger, policy.belts, snapshot.taken_at)
+
+
+def ruled(perceived: Perceived, bench: Bench) -> tuple[Verdict, ...]:
+    """Judge on `bench`, and limit: one Verdict for each Holder, in the order of the holders."""
+    verdicts = judge(perceived.attribution.holders, bench)
+    return limit(verdicts, bench.ledger, bench.policy.belts, bench.now)
