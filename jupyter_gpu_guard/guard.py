@@ -11,10 +11,11 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from .aside import Aside
-from .core.assess import Perceived, decide, perceive
+from .core.assess import Perceived, bench_of, decide, perceive
 from .core.attribute import Attribution
+from .core.impact import Impact, impact
 from .core.judge import leased
-from .core.ledger import Ledger, begin, review, settle
+from .core.ledger import Ledger, begin, review, settle, under_new_rules
 from .core.model import Gap, Holder, Instant, OwnerKey, Snapshot, is_known
 from .core.policy import Action, Mode, Policy
 from .core.verdict import Code, Lease, Notice, Outcome, Protection, Reason, Result, Verdict
@@ -54,6 +55,19 @@ class KeepTooLongError(ValueError):
         self.longest = longest
 
 
+class NotPendingError(LookupError):
+    """No policy by that digest waits for a person."""
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A new policy that would newly end many at once, and so waits for a person. Who it is about may yet change."""
+
+    policy: Policy
+    since: datetime
+    impact: Impact
+
+
 @dataclass(frozen=True)
 class Published:
     """The state after a tick, from which every face is made. Values, not sources: reading it costs nothing."""
@@ -69,6 +83,7 @@ class Published:
     outcomes: tuple[Outcome, ...] = ()
     gaps_since: Mapping[str, datetime] = field(default_factory=dict)
     ticks: int = 0
+    pending: Pending | None = None
 
     def holder(self, key: OwnerKey) -> Holder:
         """The holder named `key`. Raises NoSuchOwnerError."""
@@ -76,6 +91,15 @@ class Published:
             if holder.owner.key == key:
                 return holder
         raise NoSuchOwnerError(f"no owner {key} on this server; GET report lists those there are")
+
+
+def pending_sentence(pending: Pending) -> str:
+    """What a person should know of a policy that waits, and what to do."""
+    newly, holders = len(pending.impact.newly), pending.impact.holders
+    return (
+        f"Policy {pending.policy.digest} is not in force yet: it would newly end {newly} of {holders} that hold GPU "
+        "memory. Look at it, and accept it with `jupyter gpu-guard policy accept`, or mend its files."
+    )
 
 
 class Guard:
@@ -113,7 +137,9 @@ class Guard:
             "leases", lambda: leases.active(clock.now().wall), RING
         )
         self._pledged: dict[OwnerKey, Lease] = {}
+        self._pending: Pending | None = None
         self._ledger = Ledger(rehearsal=policy.mode is Mode.OBSERVE)
+        self._really_ended_at: tuple[float, ...] = ()  # for the belts, while a rehearsal has the Ledger
         self._outcomes: deque[Outcome] = deque(maxlen=OUTCOMES_KEPT)
         self._acts: dict[OwnerKey, asyncio.Task[Outcome]] = {}
         self._too_late: set[OwnerKey] = set()
@@ -174,7 +200,9 @@ class Guard:
         # With thousands of processes this takes a while: not on the event loop.
         perceived = await asyncio.to_thread(perceive, snapshot, seen_before, max(RING, 2 * self._pause))
         leases = {**leases, **self._pledged}  # also what was pledged meanwhile
-        verdicts = decide(snapshot, perceived, self._policy, leases, self._ledger)
+        self._reconsider(snapshot, perceived, leases)
+        policy = self._policy
+        verdicts = decide(snapshot, perceived, policy, leases, self._ledger)
         # What was seen of an owner while an act on it came to its end is out of date already.
         verdicts = tuple(
             replace(verdict, action=Action.KEEP, reasons=(Reason(Code.ACTING),)) if verdict.owner in acting else verdict
@@ -192,9 +220,11 @@ class Guard:
             ticks=before.ticks + 1,
         )
         for verdict in verdicts:
+            if self._policy is not policy:  # another one came meanwhile: the rest is judged by it, at the next look
+                break
             holder = self.published.holder(verdict.owner)
             if verdict.action is Action.WARN:
-                await self._act(verdict, holder)
+                await self._act(verdict, holder, rehearsing=self._rehearses(None))
             elif verdict.action is not Action.KEEP:
                 self._start(verdict, holder)
         self._publish()
@@ -237,12 +267,69 @@ class Guard:
         asked = Reason(Code.ASKED, {"by": by})
         return self._start(Verdict(key, holder.owner.root, Action.SHUTDOWN, "asked", (asked,)), holder, by=by)
 
+    def propose(self, policy: Policy) -> bool:
+        """Adopt `policy`, unless it would newly end many at once: then it waits for a person. Whether it was adopted.
+
+        It takes the place of one that waits already.
+        """
+        if replace(policy, fault=None) == replace(self._policy, fault=None):
+            self.adopt(policy)
+            return True
+        seen = self.published
+        before = Perceived(seen.attribution, seen.windows)
+        found = None if seen.snapshot is None else self._impact(policy, seen.snapshot, before, seen.leases)
+        if found is None or not found.exceeds(policy.belts.share_of_holders):
+            self.adopt(policy)
+            return True
+        self._pending = Pending(policy, self._clock.now().wall, found)
+        self._policy = replace(self._policy, fault=None)
+        self._log.warning("GPU guard: %s", pending_sentence(self._pending))
+        self._publish()
+        return False
+
+    def adopt(self, policy: Policy) -> None:
+        """Put `policy` in force, from this moment. Idle time, and warnings given with their deadlines, stay.
+
+        When the mode changes, what was rehearsed is forgotten, and so are warnings of what will not come.
+        """
+        changed = replace(policy, fault=None) != replace(self._policy, fault=None)
+        rehearsal = policy.mode is Mode.OBSERVE
+        if rehearsal and not self._ledger.rehearsal:
+            self._really_ended_at = self._ledger.shutdowns_at
+            self._ledger = Ledger(rehearsal=True)
+        elif self._ledger.rehearsal and not rehearsal:
+            self._ledger = Ledger(shutdowns_at=self._really_ended_at)
+        elif policy.rules != self._policy.rules:
+            self._ledger = under_new_rules(self._ledger)
+        self._policy, self._pending = policy, None
+        if changed:
+            self._log.info("GPU guard: mode %s, policy %s from %s", policy.mode.value, policy.digest, policy.source)
+        self._publish()
+
+    def refuse(self, fault: str) -> None:
+        """A newer policy cannot be used: the one in force stays, and whatever waited is out of date."""
+        self._policy, self._pending = replace(self._policy, fault=fault), None
+        self._publish()
+
+    def accept(self, digest: str, by: str) -> Policy:
+        """Put the policy in force that waits under `digest`, because a person says so. Raises NotPendingError."""
+        if self._pending is None:
+            raise NotPendingError("no policy waits for anybody; GET policy shows the one in force")
+        policy = self._pending.policy
+        if policy.digest != digest:
+            raise NotPendingError(f"the policy that waits is {policy.digest}, not {digest}: look at it first")
+        self._log.warning("GPU guard: %s accepts policy %s", by, digest)
+        self.adopt(policy)
+        return policy
+
     @property
     def problems(self) -> tuple[str, ...]:
         """What the guard cannot do now, in sentences."""
         state = self.published
         gaps = tuple(gap.why for gap in state.snapshot.gaps) if state.snapshot else ("no tick has been completed yet",)
-        return (*gaps, *(fault for fault in (state.policy.fault, self._leases.problem) if fault), *self._problems())
+        waits = pending_sentence(state.pending) if state.pending else None
+        said = (state.policy.fault, waits, self._leases.problem)
+        return (*gaps, *(fault for fault in said if fault), *self._problems())
 
     def longest_keep(self, holder: Holder) -> timedelta:
         """How long a person may keep `holder`, by the rule that decides about it."""
@@ -262,21 +349,40 @@ class Guard:
         self._pledged = {key: lease for key, lease in self._pledged.items() if lease.until >= wall}
         return {**stored, **self._pledged}, snapshot
 
+    def _reconsider(self, snapshot: Snapshot, perceived: Perceived, leases: Mapping[OwnerKey, Lease]) -> None:
+        """Adopt the policy that waits, once it would not end so many any more."""
+        if self._pending is None:
+            return
+        policy = self._pending.policy
+        found = self._impact(policy, snapshot, perceived, leases)
+        self._pending = replace(self._pending, impact=found)
+        if not found.exceeds(policy.belts.share_of_holders):
+            self.adopt(policy)
+
+    def _impact(
+        self, policy: Policy, snapshot: Snapshot, perceived: Perceived, leases: Mapping[OwnerKey, Lease]
+    ) -> Impact:
+        bench = bench_of(snapshot, perceived, self._policy, leases, self._ledger)
+        return impact(perceived.attribution.holders, policy, bench)
+
     def _start(self, verdict: Verdict, holder: Holder, by: str | None = None) -> asyncio.Task[Outcome]:
         """Begin an act that takes its time; ticks go on meanwhile and leave this owner alone."""
         self._ledger = begin(self._ledger, verdict, self._clock.now())
-        task = asyncio.get_running_loop().create_task(self._act(verdict, holder, by))
+        task = asyncio.get_running_loop().create_task(self._act(verdict, holder, by, rehearsing=self._rehearses(by)))
         self._acts[verdict.owner] = task
         task.add_done_callback(lambda _: self._acts.pop(verdict.owner, None))
         return task
 
-    async def _act(self, verdict: Verdict, holder: Holder, by: str | None = None) -> Outcome:
+    def _rehearses(self, by: str | None) -> bool:
+        """Whether an act that begins now is only rehearsed."""
+        return by is None and self._policy.mode is Mode.OBSERVE
+
+    async def _act(self, verdict: Verdict, holder: Holder, by: str | None = None, *, rehearsing: bool) -> Outcome:
         key = verdict.owner
-        rehearsing = by is None and self._policy.mode is Mode.OBSERVE
 
         def spared() -> bool:
-            """Whether somebody keeps it after all. From a No on, it is too late to."""
-            if by is None and key in self._pledged:
+            """Whether somebody keeps it after all, or the mode is another now. From a No on, it is too late to."""
+            if by is None and (key in self._pledged or rehearsing is not self._rehearses(by)):
                 return True
             self._too_late.add(key)
             return False
@@ -290,7 +396,10 @@ class Guard:
         notice = None
         if verdict.action is Action.WARN and outcome.result is Result.DONE:
             notice = self._notice(verdict, holder, now)
-        self._ledger = settle(self._ledger, verdict, outcome, now, notice)
+        if by is not None or rehearsing is self._ledger.rehearsal:
+            self._ledger = settle(self._ledger, verdict, outcome, now, notice)
+        elif not rehearsing and verdict.action.loses_work and outcome.result is Result.DONE:
+            self._really_ended_at = (*self._really_ended_at, now.monotonic)  # the mode has changed meanwhile
         if verdict.action is not Action.WARN or outcome.result is Result.FAILED:
             self._outcomes.append(outcome)
         self._publish()
@@ -353,6 +462,8 @@ class Guard:
     ) -> None:
         self.published = replace(
             self.published,
+            policy=self._policy,
+            pending=self._pending,
             ledger=self._ledger,
             outcomes=tuple(self._outcomes),
             leases=self.published.leases if leases is None else leases,

@@ -84,6 +84,12 @@ def review(ledger: Ledger, verdicts: Iterable[Verdict], now: Instant) -> Ledger:
     return replace(ledger, cases=cases, shutdowns_at=recent)
 
 
+def under_new_rules(ledger: Ledger) -> Ledger:
+    """The Ledger when other rules take over: a warning given and its deadline stay, the stages after it start over."""
+    cases = {owner: replace(case, stages_done=min(case.stages_done, 1)) for owner, case in ledger.cases.items()}
+    return replace(ledger, cases=cases)
+
+
 def _stays_open(case: Case, verdict: Verdict) -> bool:
     """Whether the holder is still over its limits; a hint that was given stands for as long as it holds true."""
     codes = {reason.code for reason in verdict.reasons}

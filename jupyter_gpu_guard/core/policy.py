@@ -135,10 +135,14 @@ class Rule:
 
 @dataclass(frozen=True)
 class Belts:
-    """Limits on how much is done at once, whatever the rules say."""
+    """Limits on how much is done at once, whatever the rules say.
+
+    `share_of_holders`: a new policy that would newly end more than so many percent of the holders waits for a person.
+    """
 
     shutdowns_per_hour: int = 20
     shutdowns_per_tick: int = 5
+    share_of_holders: float = 50.0
 
 
 DEFAULT_RULE = "default"

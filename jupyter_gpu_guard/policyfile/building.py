@@ -34,6 +34,7 @@ def build(drafts: Sequence[FileDraft], problems: list[Problem]) -> Policy:
         belts = Belts(
             shutdowns_per_hour=draft.shutdowns_per_hour or belts.shutdowns_per_hour,
             shutdowns_per_tick=draft.shutdowns_per_tick or belts.shutdowns_per_tick,
+            share_of_holders=draft.share_of_holders or belts.share_of_holders,
         )
     written = [rule for draft in drafts for rule in draft.rules]
     _check_names(written, problems)

@@ -60,5 +60,6 @@ class FileDraft:
     mode: Mode | None = None
     shutdowns_per_hour: int | None = None
     shutdowns_per_tick: int | None = None
+    share_of_holders: float | None = None
     defaults: Settings = field(default_factory=Settings)
     rules: list[RuleDraft] = field(default_factory=list)

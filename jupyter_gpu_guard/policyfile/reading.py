@@ -28,7 +28,7 @@ _HOMES = {
     **dict.fromkeys(("compute_below", "memory_above", "for", "unwatched_for"), "idle"),
     **dict.fromkeys(("owner", "notebook", "kernelspec", "device", "state"), "match"),
     **dict.fromkeys(("do", "after"), "a stage of ladder"),
-    **dict.fromkeys(("shutdowns_per_hour", "shutdowns_per_tick"), "belts"),
+    **dict.fromkeys(("shutdowns_per_hour", "shutdowns_per_tick", "share_of_holders"), "belts"),
     **dict.fromkeys(("idle", "notice", "keep", "ladder", "trust_estimates"), "defaults or a rule"),
     **dict.fromkeys(("mode", "belts", "defaults", "rules"), "the top level of the file"),
     **dict.fromkeys(("longest", "per_day", "reason"), "keep"),
@@ -67,9 +67,12 @@ class Reader:
             self._say(version, f"{said} is not a known version", f"write `version: {VERSION}`")
             return draft
         draft.mode = self._word(keys.get("mode"), Mode, "a mode")
-        belts = self._section(keys.get("belts"), "belts", ("shutdowns_per_hour", "shutdowns_per_tick"))
+        known = ("shutdowns_per_hour", "shutdowns_per_tick", "share_of_holders")
+        belts = self._section(keys.get("belts"), "belts", known)
         draft.shutdowns_per_hour = self._shutdowns(belts.get("shutdowns_per_hour"))
         draft.shutdowns_per_tick = self._shutdowns(belts.get("shutdowns_per_tick"))
+        share = self._quantity(belts.get("share_of_holders"), _share)
+        draft.share_of_holders = share.value if share else None
         defaults = self._section(keys.get("defaults"), "defaults", _SETTINGS)
         draft.defaults = self._settings(defaults)
         for item in self._items(keys.get("rules"), "rules", empty_is_fine=True):
