@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Protocol
 
 from .aside import Aside
@@ -17,13 +17,14 @@ from .core.impact import Impact, impact
 from .core.judge import leased
 from .core.ledger import Ledger, begin, review, settle, under_new_rules
 from .core.model import Gap, Holder, Instant, OwnerKey, Snapshot, is_known
-from .core.policy import Action, Mode, Policy
+from .core.policy import NOBODY, Action, Around, Mode, Policy, Rule, Site
 from .core.verdict import Code, Lease, Notice, Outcome, Protection, Reason, Result, Verdict
 from .core.window import Windows
 from .protocols import Clock, Enforcer, Leases
 
 RING = 10.0  # seconds for which the driver keeps its samples
 OUTCOMES_KEPT = 100
+EPOCH = datetime.fromtimestamp(0, timezone.utc)
 CLOSED_WITHIN = 15.0  # seconds for acts under way when the server ends
 
 
@@ -83,7 +84,14 @@ class Published:
     outcomes: tuple[Outcome, ...] = ()
     gaps_since: Mapping[str, datetime] = field(default_factory=dict)
     ticks: int = 0
+    site: Site = NOBODY
     pending: Pending | None = None
+
+    def rule_for(self, holder: Holder) -> Rule:
+        """The rule that decides about `holder` as things are now."""
+        seen = self.snapshot
+        devices = {device.uuid: device for device in seen.devices} if seen else {}
+        return self.policy.rule_for(holder, Around(devices, seen.taken_at.wall if seen else EPOCH, self.site))
 
     def holder(self, key: OwnerKey) -> Holder:
         """The holder named `key`. Raises NoSuchOwnerError."""
@@ -106,7 +114,7 @@ class Guard:
     """Looks, judges and acts, tick by tick. All state is values; a restart loses only kindness owed to nobody.
 
     It looks every `interval` seconds; while nobody is on any device, and no cell runs, every `resting_interval`.
-    `problems` are sentences of others that health shows too.
+    `problems` are sentences of others that health shows too. `site` says whose server this is.
     """
 
     def __init__(
@@ -121,6 +129,7 @@ class Guard:
         interval: float = 5.0,
         resting_interval: float = 0.0,
         problems: Callable[[], tuple[str, ...]] = tuple,
+        site: Site = NOBODY,
         log: logging.Logger | logging.LoggerAdapter[logging.Logger],
     ) -> None:
         self._observer = observer
@@ -143,7 +152,7 @@ class Guard:
         self._outcomes: deque[Outcome] = deque(maxlen=OUTCOMES_KEPT)
         self._acts: dict[OwnerKey, asyncio.Task[Outcome]] = {}
         self._too_late: set[OwnerKey] = set()
-        self.published = Published(policy=policy, interval=interval)
+        self.published = Published(policy=policy, interval=interval, site=site)
 
     async def run(self) -> None:
         """Tick at a steady rate until cancelled. One failed tick is logged, and the next one comes."""
@@ -202,7 +211,7 @@ class Guard:
         leases = {**leases, **self._pledged}  # also what was pledged meanwhile
         self._reconsider(snapshot, perceived, leases)
         policy = self._policy
-        verdicts = decide(snapshot, perceived, policy, leases, self._ledger)
+        verdicts = decide(snapshot, perceived, policy, leases, self._ledger, before.site)
         # What was seen of an owner while an act on it came to its end is out of date already.
         verdicts = tuple(
             replace(verdict, action=Action.KEEP, reasons=(Reason(Code.ACTING),)) if verdict.owner in acting else verdict
@@ -333,9 +342,7 @@ class Guard:
 
     def longest_keep(self, holder: Holder) -> timedelta:
         """How long a person may keep `holder`, by the rule that decides about it."""
-        snapshot = self.published.snapshot
-        devices = {device.uuid: device for device in snapshot.devices} if snapshot else {}
-        return self._policy.rule_for(holder, devices).keep_limits.longest
+        return self.published.rule_for(holder).keep_limits.longest
 
     async def _current_leases(self, snapshot: Snapshot) -> tuple[Mapping[OwnerKey, Lease], Snapshot]:
         """The leases that hold; while they cannot be read, the last known ones and a gap, so that nothing is lost."""

@@ -10,7 +10,7 @@ from .judge import Bench, judge
 from .ledger import Ledger
 from .limit import limit
 from .model import OwnerKey, Snapshot
-from .policy import Policy
+from .policy import NOBODY, Policy, Site
 from .states import refine
 from .verdict import Lease, Verdict
 from .window import Windows, push
@@ -35,16 +35,26 @@ def perceive(snapshot: Snapshot, before: Perceived, longest_span: float) -> Perc
 
 
 def decide(
-    snapshot: Snapshot, perceived: Perceived, policy: Policy, leases: Mapping[OwnerKey, Lease], ledger: Ledger
+    snapshot: Snapshot,
+    perceived: Perceived,
+    policy: Policy,
+    leases: Mapping[OwnerKey, Lease],
+    ledger: Ledger,
+    site: Site = NOBODY,
 ) -> tuple[Verdict, ...]:
     """Judge and limit: one Verdict for each Holder, in the order of the holders."""
-    return ruled(perceived, bench_of(snapshot, perceived, policy, leases, ledger))
+    return ruled(perceived, bench_of(snapshot, perceived, policy, leases, ledger, site))
 
 
 def bench_of(
-    snapshot: Snapshot, perceived: Perceived, policy: Policy, leases: Mapping[OwnerKey, Lease], ledger: Ledger
+    snapshot: Snapshot,
+    perceived: Perceived,
+    policy: Policy,
+    leases: Mapping[OwnerKey, Lease],
+    ledger: Ledger,
+    site: Site = NOBODY,
 ) -> Bench:
-    """All that the judgement of this Snapshot rests on."""
+    """All that the judgement of this Snapshot rests on. `site`: whose server it is."""
     return Bench(
         policy=policy,
         windows=perceived.windows,
@@ -52,6 +62,7 @@ def bench_of(
         ledger=ledger,
         devices={device.uuid: device for device in snapshot.devices},
         now=snapshot.taken_at,
+        site=site,
     )
 
 

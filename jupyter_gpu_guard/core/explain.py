@@ -73,6 +73,7 @@ _SENTENCES: dict[Code, Callable[[dict[str, Fact]], str]] = {
     Code.LEASED: lambda f: (
         f"{f['by']} keeps it until {f['until']}{': ' + str(f['reason']) if f.get('reason') else ''}."
     ),
+    Code.EXEMPT: lambda f: f"The site leaves it alone until {f['until']}: {f['reason']}.",
     Code.NOTICE_RUNNING: lambda f: f"The next step comes in {span(f['wait_seconds'])} at the earliest.",
     Code.LADDER_DONE: lambda _: "All steps of the rule have been taken.",
     Code.BELT: lambda f: (

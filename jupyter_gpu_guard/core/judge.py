@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from .ledger import Case, Ledger
 from .model import Device, Holder, Instant, OwnerKey, OwnerState, is_known
-from .policy import Action, Mode, Policy, Rule, Stage
+from .policy import NOBODY, Action, Around, Exemption, Mode, Policy, Rule, Site, Stage
 from .remarks import is_judged_unwatched, limit_of, remarks, run_ended
 from .verdict import Code, Lease, Protection, Reason, Verdict
 from .window import Window, Windows
@@ -26,6 +26,12 @@ class Bench:
     ledger: Ledger
     devices: Mapping[str, Device]
     now: Instant
+    site: Site = NOBODY
+
+    @property
+    def around(self) -> Around:
+        """What a rule's condition may ask about."""
+        return Around(self.devices, self.now.wall, self.site)
 
 
 # States in which nothing goes on that a rule could be about.
@@ -40,7 +46,9 @@ def judge(holders: tuple[Holder, ...], bench: Bench) -> tuple[Verdict, ...]:
     return tuple(_judge_one(holder, bench) for holder in holders)
 
 
-def protections(holder: Holder, rule: Rule, lease: Lease | None) -> tuple[Protection, ...]:
+def protections(
+    holder: Holder, rule: Rule, lease: Lease | None, exemption: Exemption | None = None
+) -> tuple[Protection, ...]:
     """The facts that spare `holder` now."""
     found = []
     if lease is not None:
@@ -57,7 +65,7 @@ def protections(holder: Holder, rule: Rule, lease: Lease | None) -> tuple[Protec
         found.append(Protection.ESTIMATED)
     if not is_known(holder.memory) or not is_known(holder.compute):
         found.append(Protection.UNKNOWN)
-    if rule.keep:
+    if rule.keep or exemption is not None:
         found.append(Protection.EXEMPT)
     return tuple(found)
 
@@ -69,7 +77,9 @@ def leased(lease: Lease) -> Reason:
 
 def _judge_one(holder: Holder, bench: Bench) -> Verdict:
     owner = holder.owner
-    rule = bench.policy.rule_for(holder, bench.devices)
+    around = bench.around
+    rule = bench.policy.rule_for(holder, around)
+    exemption = bench.policy.exemption_for(holder, around)
     case = bench.ledger.case_of(owner.key, owner.root)
     lease = bench.leases.get(owner.key)
     window = bench.windows.get(owner.key)
@@ -79,12 +89,12 @@ def _judge_one(holder: Holder, bench: Bench) -> Verdict:
         action=Action.KEEP,
         rule=rule.name,
         reasons=(),
-        protections=protections(holder, rule, lease),
+        protections=protections(holder, rule, lease, exemption),
         idle_for=_idle_for(holder, rule, window),
         notice=rule.notice.total_seconds(),
         compute_below=rule.idle.compute_below,
     )
-    spared = _spared(holder, rule, bench.ledger.cases.get(owner.key), lease, window)
+    spared = _spared(holder, rule, bench.ledger.cases.get(owner.key), lease, exemption, window)
     if spared is not None:
         return replace(verdict, reasons=(spared, *remarks(holder)))
     assert window is not None  # noqa: S101  spared otherwise
@@ -106,7 +116,14 @@ def _with_hint(verdict: Verdict, holder: Holder, rule: Rule, window: Window, cas
     return replace(verdict, action=Action.KEEP if told else Action.WARN, reasons=(*verdict.reasons, hint), notice=None)
 
 
-def _spared(holder: Holder, rule: Rule, case: Case | None, lease: Lease | None, window: Window | None) -> Reason | None:
+def _spared(
+    holder: Holder,
+    rule: Rule,
+    case: Case | None,
+    lease: Lease | None,
+    exemption: Exemption | None,
+    window: Window | None,
+) -> Reason | None:
     """Why nothing may happen to `holder`, whatever the clocks say. `case` may concern an earlier root of it."""
     if case is not None and case.acting:
         return Reason(Code.ACTING)
@@ -116,6 +133,8 @@ def _spared(holder: Holder, rule: Rule, case: Case | None, lease: Lease | None, 
         return Reason(Code.RULE_KEEPS, {"rule": rule.name})
     if lease is not None:
         return leased(lease)
+    if exemption is not None:
+        return Reason(Code.EXEMPT, {"until": exemption.until.isoformat(), "reason": exemption.reason})
     if _is_attended(holder):
         return Reason(Code.ATTENDED, {"state": holder.state.value})
     if (unknown := _unknown(holder, rule, window)) is not None:

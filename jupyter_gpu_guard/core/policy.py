@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from fnmatch import fnmatchcase
+from typing import Any
 
-from .model import Device, Holder, OwnerKind, OwnerState
+from .calendars import Calendar
+from .model import Device, Holder, OwnerKind, OwnerState, Reading, is_known
 
 _FOLDERS = re.compile(r"(?:^|(?<=/))\*\*/")
 
@@ -70,35 +72,107 @@ class KeepLimits:
 
 
 @dataclass(frozen=True)
+class Site:
+    """Whose server this is: the user's name, the groups they are in, and the name of the server (None: it has none)."""
+
+    user: str | None = None
+    groups: frozenset[str] = frozenset()
+    server: str | None = None
+
+
+NOBODY = Site()
+
+
+@dataclass(frozen=True)
+class Around:
+    """What a condition may ask about beyond the holder: the devices by UUID, the time (aware), whose server it is."""
+
+    devices: Mapping[str, Device]
+    now: datetime
+    site: Site = NOBODY
+
+
+@dataclass(frozen=True)
 class Match:
     """A condition on a holder. Every part that is given must hold; a part that is None holds for all.
 
     Globs follow fnmatch, whose `*` crosses folders; `**/` is any number of folders, none too. In `notebook` they match
-    the path relative to the server's root. `device` matches the name of any device the holder is on.
+    the path relative to the server's root. `device` matches the name of any device the holder is on, `group` any group
+    of the user. `memory_above`: holds at least so many bytes. `device_free_below`: of any device it is on less than so
+    many percent are free. `older_than`: it was started longer ago. What is not known does not hold.
     """
 
+    user: str | None = None
+    group: str | None = None
+    server: str | None = None
     owner: OwnerKind | None = None
     notebook: str | None = None
     kernelspec: str | None = None
     device: str | None = None
     state: OwnerState | None = None
+    memory_above: float | None = None
+    device_free_below: float | None = None
+    older_than: timedelta | None = None
+    during: Calendar | None = None
 
-    def holds(self, holder: Holder, devices: Mapping[str, Device]) -> bool:
-        """Whether the condition is true for `holder`, given the devices by UUID."""
-        owner = holder.owner
-        if self.owner is not None and owner.key.kind is not self.owner:
-            return False
-        if self.state is not None and holder.state is not self.state:
-            return False
-        if self.kernelspec is not None and not _matches(owner.kernelspec, self.kernelspec):
-            return False
-        if self.notebook is not None and not _matches(owner.notebook, self.notebook):
-            return False
-        if self.device is not None:
-            names = [devices[h.device].name for h in holder.holdings if h.device in devices]
-            if not any(_matches(name, self.device) for name in names):
-                return False
-        return True
+    def holds(self, holder: Holder, around: Around) -> bool:
+        """Whether the condition is true for `holder`."""
+        return next(self.misses(holder, around), None) is None
+
+    def misses(self, holder: Holder, around: Around) -> Iterator[str]:
+        """The parts, by their names in a policy file, that do not hold for `holder`. None: the condition is true."""
+        for part, test in _TESTS.items():
+            asked = getattr(self, part)
+            if asked is not None and not test(asked, holder, around):
+                yield part
+
+
+def _devices(holder: Holder, around: Around) -> list[Device]:
+    return [around.devices[h.device] for h in holder.holdings if h.device in around.devices]
+
+
+def _is_older(age: timedelta, holder: Holder, around: Around) -> bool:
+    started_at = holder.owner.started_at
+    return started_at is not None and around.now - started_at > age
+
+
+def _holds_at_least(amount: float, holder: Holder, _: Around) -> bool:
+    memory = holder.memory
+    return is_known(memory) and memory >= amount
+
+
+def _is_scarce(share: float, holder: Holder, around: Around) -> bool:
+    free = (free_percent(device) for device in _devices(holder, around))
+    return any(is_known(percent) and percent < share for percent in free)
+
+
+# By the names of the parts, the cheap ones first.
+_TESTS: Mapping[str, Callable[[Any, Holder, Around], bool]] = {
+    "owner": lambda kind, holder, _: holder.owner.key.kind is kind,
+    "state": lambda state, holder, _: holder.state is state,
+    "during": lambda calendar, _, around: calendar.holds(around.now),
+    "user": lambda glob, _, around: _matches(around.site.user, glob),
+    "group": lambda glob, _, around: any(_matches(group, glob) for group in around.site.groups),
+    "server": lambda glob, _, around: _matches(around.site.server, glob),
+    "kernelspec": lambda glob, holder, _: _matches(holder.owner.kernelspec, glob),
+    "notebook": lambda glob, holder, _: _matches(holder.owner.notebook, glob),
+    "device": lambda glob, holder, around: any(_matches(d.name, glob) for d in _devices(holder, around)),
+    "memory_above": _holds_at_least,
+    "device_free_below": _is_scarce,
+    "older_than": _is_older,
+}
+
+
+def free_percent(device: Device) -> Reading:
+    """How much of its memory nobody uses, in percent."""
+    whole, used, reserved = device.memory_total, device.memory_used, device.memory_reserved
+    for reading in (whole, used, reserved):
+        if not is_known(reading):
+            return reading
+    assert is_known(whole)  # noqa: S101  all are
+    assert is_known(used)  # noqa: S101
+    assert is_known(reserved)  # noqa: S101
+    return 100.0 * max(0.0, whole - used - reserved) / whole if whole > 0 else 0.0
 
 
 def _matches(text: str | None, glob: str) -> bool:
@@ -134,6 +208,15 @@ class Rule:
 
 
 @dataclass(frozen=True)
+class Exemption:
+    """A condition under which a holder is left alone `until` then (aware), to the last second; and why."""
+
+    match: Match
+    until: datetime
+    reason: str
+
+
+@dataclass(frozen=True)
 class Belts:
     """Limits on how much is done at once, whatever the rules say.
 
@@ -161,10 +244,16 @@ class Policy:
     digest: str = ""
     source: str = "built-in defaults"
     fault: str | None = None
+    exemptions: tuple[Exemption, ...] = ()
 
-    def rule_for(self, holder: Holder, devices: Mapping[str, Device]) -> Rule:
+    def rule_for(self, holder: Holder, around: Around) -> Rule:
         """The first rule that matches `holder`."""
         for rule in self.rules:
-            if rule.match.holds(holder, devices):
+            if rule.match.holds(holder, around):
                 return rule
         raise ValueError("a policy must end in a rule that matches everything")
+
+    def exemption_for(self, holder: Holder, around: Around) -> Exemption | None:
+        """The exemption of `holder` that lasts longest, if there is any now."""
+        holding = (each for each in self.exemptions if each.until >= around.now and each.match.holds(holder, around))
+        return max(holding, key=lambda each: each.until, default=None)

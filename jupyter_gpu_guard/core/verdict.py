@@ -26,6 +26,7 @@ class Code(str, Enum):
     IDLE_NOT_LONG = "idle-not-long"
     IDLE_TOO_LONG = "idle-too-long"
     STATE_WARNS_ONLY = "state-warns-only"
+    EXEMPT = "exempt"  # the site leaves it alone for some time
     LEASED = "leased"
     NOTICE_RUNNING = "notice-running"
     LADDER_DONE = "ladder-done"
@@ -107,6 +108,7 @@ class Result(str, Enum):
     ALREADY_GONE = "already-gone"  # the owner ended by itself before or during the act
     WITHDRAWN = "withdrawn"  # at the last look it was in use again, or another process
     FAILED = "failed"
+    UNKNOWN = "unknown"  # the server ended before the act was over
 
 
 @dataclass(frozen=True)

@@ -176,8 +176,7 @@ def _strangers(strangers: Strangers) -> WireStrangers:
 
 
 def _longest_keep(holder: Holder, state: Published) -> float:
-    devices = {device.uuid: device for device in state.snapshot.devices} if state.snapshot else {}
-    return state.policy.rule_for(holder, devices).keep_limits.longest.total_seconds()
+    return state.rule_for(holder).keep_limits.longest.total_seconds()
 
 
 def _holder(holder: Holder, state: Published) -> WireHolder:

@@ -110,6 +110,7 @@ const REASONS: Record<ReasonCode, (facts: Facts) => string> = {
   'state-warns-only': f =>
     f.trans.__('Its state is “%1”: by itself, nothing but a warning follows.', stateWord(f.word('state'), f.trans)),
   leased: f => f.trans.__('%1 keeps it until %2%3.', f.person('by'), f.moment('until'), f.aside('reason')),
+  exempt: f => f.trans.__('The site leaves it alone until %1: %2.', f.moment('until'), f.word('reason')),
   'notice-running': f => f.trans.__('The next step comes in %1 at the earliest.', f.span('wait_seconds')),
   'ladder-done': f => f.trans.__('All steps of the rule have been taken.'),
   belt: f =>

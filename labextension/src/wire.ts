@@ -13,6 +13,7 @@ export const REASON_CODES = [
   "idle-not-long",
   "idle-too-long",
   "state-warns-only",
+  "exempt",
   "leased",
   "notice-running",
   "ladder-done",

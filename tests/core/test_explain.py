@@ -30,6 +30,7 @@ FACTS: dict[Code, dict[str, Fact]] = {
         "compute_below_percent": 5.0,
     },
     Code.STATE_WARNS_ONLY: {"state": "executing"},
+    Code.EXEMPT: {"until": "2030-05-01T12:00:00+00:00", "reason": "rebuttal runs"},
     Code.LEASED: {"until": "2030-05-01T12:00:00+00:00", "reason": "long run", "by": "ada"},
     Code.NOTICE_RUNNING: {"wait_seconds": 90},
     Code.LADDER_DONE: {},

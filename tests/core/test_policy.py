@@ -7,11 +7,12 @@ from datetime import timedelta
 import pytest
 
 from jupyter_gpu_guard.core.model import OwnerKind, OwnerState
-from jupyter_gpu_guard.core.policy import Action, Idle, Match, Policy, Stage
+from jupyter_gpu_guard.core.policy import Action, Around, Idle, Match, Policy, Stage
 
-from .build import device, holder, owner, policy, rule
+from .build import NOON, device, holder, owner, policy, rule
 
 DEVICES = {"gpu-0": device("gpu-0", name="NVIDIA H200"), "gpu-1": device("gpu-1", name="NVIDIA A100 MIG 1g.10gb")}
+AROUND = Around(DEVICES, NOON)
 
 
 @pytest.mark.parametrize(
@@ -47,12 +48,12 @@ def test_notebook_globs(glob: str, path: str | None, holds: object) -> None:
     held = holder(of=owner("x", notebook=path) if path else owner("x", kind=OwnerKind.TERMINAL, notebook=""))
     if path is None:
         held = holder(of=type(held.owner)(held.owner.key, "x", held.owner.root, held.owner.state))
-    assert Match(notebook=glob).holds(held, DEVICES) is holds
+    assert Match(notebook=glob).holds(held, AROUND) is holds
 
 
 def test_a_glob_of_many_stars_answers() -> None:
     """A path that does not match is refused at once, however long the glob is."""
-    assert not Match(notebook="**/" * 40 + "z").holds(holder(of=owner("x", notebook="a/" * 40 + "y")), DEVICES)
+    assert not Match(notebook="**/" * 40 + "z").holds(holder(of=owner("x", notebook="a/" * 40 + "y")), AROUND)
 
 
 @pytest.mark.parametrize(
@@ -75,31 +76,31 @@ def test_a_glob_of_many_stars_answers() -> None:
 )
 def test_every_part_that_is_given_must_hold(match: Match, holds: object) -> None:
     """And the device may be any that the holder is on."""
-    assert match.holds(holder(compute=(0.0, 0.0)), DEVICES) is holds
+    assert match.holds(holder(compute=(0.0, 0.0)), AROUND) is holds
 
 
 def test_a_holder_on_no_device_matches_no_device() -> None:
     """Nor one on a device that nobody knows."""
-    assert not Match(device="*").holds(holder(compute=()), DEVICES)
-    assert not Match(device="*").holds(holder(), {})
+    assert not Match(device="*").holds(holder(compute=()), AROUND)
+    assert not Match(device="*").holds(holder(), Around({}, NOON))
 
 
 def test_a_kernel_without_a_spec_matches_no_spec() -> None:
     """What is not known is not guessed."""
-    assert not Match(kernelspec="*").holds(holder(of=owner(kernelspec=None)), DEVICES)
+    assert not Match(kernelspec="*").holds(holder(of=owner(kernelspec=None)), AROUND)
 
 
 def test_a_policy_without_a_rule_for_everything_is_refused() -> None:
     """Reading a file always adds the catch-all; a Policy made otherwise must not fail in silence."""
     with pytest.raises(ValueError, match="matches everything"):
-        policy(rule("boards", match=Match(owner=OwnerKind.TENSORBOARD))).rule_for(holder(), DEVICES)
+        policy(rule("boards", match=Match(owner=OwnerKind.TENSORBOARD))).rule_for(holder(), AROUND)
 
 
 def test_the_built_in_policy_observes_and_warns_before_it_ends() -> None:
     """Without any file nothing is ended, and the one rule matches everything."""
     built_in = Policy()
     assert built_in.mode.value == "observe"
-    assert built_in.rule_for(holder(), DEVICES).name == "default"
+    assert built_in.rule_for(holder(), AROUND).name == "default"
     assert [stage.do.loses_work for stage in built_in.rules[0].ladder] == [False, True]
 
 
