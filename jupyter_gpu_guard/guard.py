@@ -369,7 +369,7 @@ class Guard:
     def _impact(
         self, policy: Policy, snapshot: Snapshot, perceived: Perceived, leases: Mapping[OwnerKey, Lease]
     ) -> Impact:
-        bench = bench_of(snapshot, perceived, self._policy, leases, self._ledger)
+        bench = bench_of(snapshot, perceived, self._policy, leases, self._ledger, self.published.site)
         return impact(perceived.attribution.holders, policy, bench)
 
     def _start(self, verdict: Verdict, holder: Holder, by: str | None = None) -> asyncio.Task[Outcome]:
