@@ -1,21 +1,28 @@
 """What would have been done: Snapshots through the same thoughts as in a guard, with rehearsed acts. Pure.
 
-What is acted on goes on living in the Snapshots that follow, since they show what really happened.
+What is acted on goes on living in the Snapshots that follow, since they show what really happened; whoever rehearses
+may leave it `without` those that count as ended.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import TypeAlias
 
 from .assess import Perceived, decide, perceive
 from .ledger import Ledger, begin, review, settle
-from .model import Holder, OwnerKey, Snapshot
+from .model import Holder, OwnerKey, ProcessKey, Snapshot
 from .policy import Action, Policy
 from .verdict import Lease, Outcome, Result, Verdict
 
+Life: TypeAlias = tuple[OwnerKey, ProcessKey | None]
+"""An owner between two restarts."""
+
 NOBODY_KEEPS: Mapping[OwnerKey, Lease] = MappingProxyType({})
+NOBODY_ENDED: AbstractSet[Life] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -51,11 +58,15 @@ def rehearse(
     policy: Policy,
     longest_span: float,
     leases: Mapping[OwnerKey, Lease] = NOBODY_KEEPS,
+    without: AbstractSet[Life] = NOBODY_ENDED,
 ) -> Scene:
-    """One round. Readings further apart than `longest_span` seconds leave a gap; `leases` are those that hold now."""
+    """One round. Readings further apart than `longest_span` seconds leave a gap; `leases` are those that hold now.
+
+    Those that count as ended, `without`, are perceived, and not judged.
+    """
     now = snapshot.taken_at
     perceived = perceive(snapshot, before.perceived, longest_span)
-    verdicts = decide(snapshot, perceived, policy, leases, before.ledger)
+    verdicts = decide(snapshot, _without(perceived, without), policy, leases, before.ledger)
     ledger = review(before.ledger, verdicts, now)
     holders = {holder.owner.key: holder for holder in perceived.attribution.holders}
     acts = []
@@ -69,6 +80,13 @@ def rehearse(
         ledger = settle(ledger, verdict, act.outcome, now)
     by_owner = {verdict.owner: verdict for verdict in verdicts}
     return Scene(snapshot, by_owner, tuple(acts), Carried(perceived, ledger))
+
+
+def _without(perceived: Perceived, ended: AbstractSet[Life]) -> Perceived:
+    if not ended:
+        return perceived
+    left = tuple(h for h in perceived.attribution.holders if (h.owner.key, h.owner.root) not in ended)
+    return replace(perceived, attribution=replace(perceived.attribution, holders=left))
 
 
 def _outcome(verdict: Verdict, holder: Holder, snapshot: Snapshot) -> Outcome:

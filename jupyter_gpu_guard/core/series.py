@@ -1,0 +1,223 @@
+"""A series of readings of one kernel under a policy: the judging code of the guard, without what changes nothing. Pure.
+
+A series tells compute, memory and perhaps the kernel's state at each point in time. Each point becomes a Snapshot with
+that one kernel. Most of them cannot change anything: nothing is open, and the kernel cannot have been idle for as long
+as any rule asks. Of those only as much is noted as a rule could ask a Window for. A policy with conditions for which
+this was not thought through is judged at every point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from datetime import datetime, timedelta, timezone
+from math import ceil, inf
+from typing import Any, NamedTuple
+
+from .model import (
+    Device,
+    GpuClient,
+    Instant,
+    Owner,
+    OwnerKey,
+    OwnerKind,
+    OwnerState,
+    Process,
+    ProcessKey,
+    Reading,
+    Snapshot,
+    Unknown,
+)
+from .policy import Idle, Match, Policy, Rule
+from .rehearse import Act, Carried, rehearse
+from .simulate import ended_by
+from .tally import Ended, Tally
+from .verdict import Code
+from .window import Peak, Window
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_ROOT = ProcessKey(100, 1)
+_DEVICE = Device("series", 0, "series", memory_total=float(2**50), memory_used=0.0)
+
+# Judged without regard to how much time has passed: it stays so while the readings stay alike.
+_STEADY = frozenset({Code.RULE_KEEPS, Code.NEVER, Code.HOLDS_LITTLE, Code.LADDER_DONE})
+
+# What the short way has been thought through for. A policy that uses anything else is judged at every point.
+_THOUGHT_OF: Mapping[type, frozenset[str]] = {
+    Policy: frozenset({"mode", "rules", "belts", "digest", "source", "fault"}),
+    Rule: frozenset({"name", "match", "idle", "notice", "keep_limits", "ladder", "keep", "trust_estimates"}),
+    Idle: frozenset({"compute_below", "memory_above", "lasting", "unwatched_for"}),
+    Match: frozenset({"user", "group", "server", "owner", "notebook", "kernelspec", "device", "state"}),
+}
+
+
+class Point(NamedTuple):
+    """One reading, `at` so many seconds of the epoch or since any beginning. `compute` is the mean since the last."""
+
+    at: float
+    compute: Reading
+    memory: Reading
+    state: OwnerState = OwnerState.IDLE
+
+
+class SeriesSimulation:
+    """One policy over one series. `tally` may be read at any time; `acts` are what would have been done, in order.
+
+    Points further apart than `longest_span` seconds leave a gap. `short` False judges at every point: the same, slower.
+    """
+
+    def __init__(self, name: str, policy: Policy, longest_span: float, *, short: bool = True) -> None:
+        self.tally = Tally()
+        self.acts: list[Act] = []
+        self._name = name
+        self._policy = policy
+        self._longest_span = longest_span
+        self._short = short and is_thought_of(policy)
+        self._compute_below = policy.rules[-1].idle.compute_below
+        self._carried = Carried()
+        self._ended: Ended | None = None
+        self._used_at: float | None = None
+        self._before: Point | None = None
+        self._steady: tuple[object, ...] | None = None
+        # What a Window would know: its begin, and by threshold, from high to low, the last time of so much compute.
+        self._began: float | None = None
+        rules = [rule for rule in policy.rules if not rule.keep]
+        self._thresholds = sorted({rule.idle.compute_below for rule in policy.rules}, reverse=True)
+        self._busy_at = [-inf] * len(self._thresholds)
+        self._earliest = min((r.idle.lasting.total_seconds() for r in rules if r.idle.lasting is not None), default=inf)
+        self._little = min(rule.idle.memory_above for rule in policy.rules)
+        self._much = max(rule.idle.memory_above for rule in policy.rules)
+
+    def see(self, point: Point) -> None:
+        """The next point of the series; its time is later than that of the one before."""
+        at, compute, memory, state = point
+        before = self._before
+        span = 0.0 if before is None else at - before.at
+        is_gap = before is None or span > self._longest_span
+        tally = self.tally
+        tally.readings += 1
+        devices = 1 if isinstance(memory, Unknown) or memory > 0 else 0
+        if devices:
+            tally.holders = 1
+            tally.held.add(0.0 if is_gap else span, 1, memory, compute, self._compute_below)
+        if self._ended is not None:
+            self._ended.see(at, 0.0 if is_gap else span, devices, memory, compute, self._compute_below)
+            self._before = point
+            return
+        if before is not None and before.state.is_running_a_cell and not state.is_running_a_cell:
+            self._used_at = at
+        if not self._short or not self._changes_nothing(point):
+            self._judge(point)
+        self._note(point, is_gap=is_gap)
+        self._before = point
+
+    def _changes_nothing(self, point: Point) -> bool:
+        """Whether nothing can follow from `point`."""
+        if self._carried.ledger.cases:
+            return self._steady is not None and self._steady == self._kind(point)
+        began = self._began
+        if began is None or point.at - max(began, self._busy_at[0]) < self._earliest:
+            return True
+        return self._steady is not None and self._steady == self._kind(point)
+
+    def _kind(self, point: Point) -> tuple[object, ...] | None:
+        """What it is about `point` that a steady verdict rests on. None: no verdict is steady there."""
+        before = self._before
+        if before is None or point.at - before.at > self._longest_span:
+            return None
+        _, compute, memory, state = point
+        if isinstance(compute, Unknown) or isinstance(memory, Unknown) or compute >= self._thresholds[-1]:
+            return None
+        return state, -1.0 if memory < self._little else inf if memory >= self._much else memory
+
+    def _judge(self, point: Point) -> None:
+        carried = self._carried
+        if self._short:
+            carried = replace(carried, perceived=replace(carried.perceived, windows=self._windows()))
+        scene = rehearse(self._snapshot(point), carried, self._policy, self._longest_span)
+        self._carried = scene.carried
+        for act in scene.acts:
+            self.acts.append(act)
+            if not act.verdict.action.loses_work:
+                self.tally.warned = 1
+                continue
+            self._ended = ended_by(act, point.at)
+            self.tally.ended.append(self._ended)
+            self.tally.rules[self._ended.rule] += 1
+        if self._short:
+            codes = {reason.code for verdict in scene.verdicts.values() for reason in verdict.reasons}
+            self._steady = self._kind(point) if codes & _STEADY else None
+
+    def _note(self, point: Point, *, is_gap: bool) -> None:
+        """Remember of `point` what a Window would."""
+        at, compute, memory, _ = point
+        if isinstance(compute, Unknown) or isinstance(memory, Unknown):
+            self._began = None
+            return
+        if self._began is None or is_gap:
+            self._began = at
+            self._busy_at = [-inf] * len(self._thresholds)
+            return
+        before = self._before
+        assert before is not None  # noqa: S101  there is a Window
+        assert not isinstance(before.compute, Unknown)  # noqa: S101
+        both_ends = max(before.compute, compute)
+        if both_ends < self._thresholds[-1] - 1:
+            return
+        both_ends = ceil(both_ends * 10) / 10  # as a Window rounds
+        for n, threshold in enumerate(self._thresholds):
+            if both_ends >= threshold:
+                self._busy_at[n] = at
+
+    def _windows(self) -> dict[OwnerKey, Window]:
+        """The Window that all points so far would have made, in as much as a rule asks for."""
+        before, began = self._before, self._began
+        if before is None or began is None or isinstance(before.compute, Unknown):
+            return {}
+        peaks: list[Peak] = []
+        latest = -inf
+        for threshold, until in zip(self._thresholds, self._busy_at, strict=True):
+            if until > latest:
+                peaks.append(Peak(threshold, until))
+                latest = until
+        key = OwnerKey(OwnerKind.KERNEL, self._name)
+        window = Window(
+            root=_ROOT,
+            began=began,
+            at=before.at,
+            compute=before.compute,
+            tree=frozenset({_ROOT}),
+            used_at=self._used_at,
+            peaks=tuple(peaks),
+            cpu={_ROOT: 0.0},
+        )
+        return {key: window}
+
+    def _snapshot(self, point: Point) -> Snapshot:
+        owner = Owner(
+            key=OwnerKey(OwnerKind.KERNEL, self._name),
+            name=self._name,
+            root=_ROOT,
+            state=point.state,
+            notebook=self._name,
+            used_at=self._used_at,
+        )
+        return Snapshot(
+            taken_at=Instant(EPOCH + timedelta(seconds=point.at), point.at),
+            devices=(_DEVICE,),
+            clients=(GpuClient(_DEVICE.uuid, _ROOT.pid, point.memory, point.compute),),
+            processes={_ROOT.pid: Process(_ROOT, 1, _ROOT.pid, _ROOT.pid, "S", EPOCH)},
+            owners=(owner,),
+        )
+
+
+def is_thought_of(policy: Policy) -> bool:
+    """Whether `policy` has only conditions for which points may be left out."""
+    parts: list[tuple[Any, Any]] = [(policy, Policy())]
+    for rule in policy.rules:
+        parts += [(rule, Rule("")), (rule.idle, Idle()), (rule.match, Match())]
+    return all(
+        each.name in _THOUGHT_OF[type(usual)] or getattr(part, each.name) == getattr(usual, each.name, None)
+        for part, usual in parts
+        for each in fields(part)
+    )

@@ -1,0 +1,169 @@
+"""A series goes the short way to the very same acts as point by point, and ended means ended."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jupyter_gpu_guard.core.model import OwnerState, Reading, Unknown, Why
+from jupyter_gpu_guard.core.policy import DEFAULT_RULE, Action, Match, Policy, Rule, Stage
+from jupyter_gpu_guard.core.series import Point, SeriesSimulation, is_thought_of
+from jupyter_gpu_guard.core.tally import Tally
+
+from .build import GIB, policy, rule, steady
+
+LONGEST_SPAN = 12.0
+MISSING = Unknown(Why.NOT_AVAILABLE)
+STATES = (OwnerState.IDLE, OwnerState.EXECUTING, OwnerState.WAITING, OwnerState.BREAKPOINT, OwnerState.UNKNOWN)
+
+readings: st.SearchStrategy[Reading] = st.one_of(
+    st.sampled_from([0.0, 0.4, 4.9, 4.95, 5.0, 5.04, 9.99, 80.0, MISSING]), st.floats(0, 100)
+)
+memories: st.SearchStrategy[Reading] = st.sampled_from([0.0, 0.25 * GIB, 0.5 * GIB, 2 * GIB, 12 * GIB, MISSING])
+
+
+@st.composite
+def series(draw: st.DrawFn) -> list[Point]:
+    """Stretches of alike points, so that limits are reached; now and then a gap."""
+    at, points = 100.0, list[Point]()
+    for _ in range(draw(st.integers(1, 12))):
+        compute, memory, state = draw(readings), draw(memories), draw(st.sampled_from(STATES))
+        step = draw(st.sampled_from([1.0, 5.0, 5.1, 12.0]))
+        at += draw(st.sampled_from([0.0, 0.0, 7.0, 30.0]))
+        for _ in range(draw(st.integers(1, 25))):
+            at += step
+            points.append(Point(at, compute, memory, state))
+    return points
+
+
+@st.composite
+def rules(draw: st.DrawFn, name: str) -> Rule:
+    """A rule of seconds, as a policy file could have it."""
+    notice = draw(st.sampled_from(["5s", "20s"]))
+    late = Stage(Action.SHUTDOWN, rule(notice=notice).notice)
+    ladders = [(Stage(Action.WARN), late), (Stage(Action.WARN),), (Stage(Action.WARN), Stage(Action.WARN, late.after))]
+    made = rule(
+        name,
+        lasting=draw(st.sampled_from(["10s", "30s", "47s", "2m", None])),
+        notice=notice,
+        ladder=draw(st.sampled_from(ladders)),
+        compute_below=draw(st.sampled_from([0.5, 4.97, 5.0, 10.0])),
+        memory_above=draw(st.sampled_from(["1B", "512MiB", "6GiB"])),
+        match=Match(state=draw(st.sampled_from([None, *STATES]))) if name != DEFAULT_RULE else Match(),
+    )
+    return made if draw(st.integers(0, 5)) else Rule(name, made.match, keep=name != DEFAULT_RULE)
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> Policy:
+    """Up to three rules and a catch-all."""
+    names = ["one", "two", "three"][: draw(st.integers(0, 3))]
+    return policy(*(draw(rules(name)) for name in (*names, DEFAULT_RULE)))
+
+
+def simulated(points: list[Point], ruled: Policy, *, short: bool = True) -> SeriesSimulation:
+    """The whole series, seen."""
+    simulation = SeriesSimulation("a.ipynb", ruled, LONGEST_SPAN, short=short)
+    for point in points:
+        simulation.see(point)
+    return simulation
+
+
+def told(simulation: SeriesSimulation) -> list[object]:
+    """What was done: when, and the whole verdict."""
+    return [(act.outcome.at, act.verdict) for act in simulation.acts]
+
+
+@settings(steady, max_examples=250)
+@given(series(), policies())
+def test_the_short_way_leads_to_the_same(points: list[Point], ruled: Policy) -> None:
+    """The same acts at the same points with the same verdicts, and the same sums, as when each point is judged."""
+    assert is_thought_of(ruled)
+    short, long = (simulated(points, ruled, short=short) for short in (True, False))
+    assert told(short) == told(long)
+    assert asdict(short.tally) == asdict(long.tally)
+
+
+def test_the_property_meets_acts() -> None:
+    """What the property compares is not always nothing: an idle series is warned and ended in either way."""
+    points = [Point(5.0 * n, 0.0, 12 * GIB) for n in range(40)]
+    for short in (True, False):
+        acts = simulated(points, policy(rule(lasting="30s", notice="20s")), short=short).acts
+        assert [act.verdict.action for act in acts] == [Action.WARN, Action.SHUTDOWN]
+
+
+def story(*parts: tuple[int, float, OwnerState], memory: Reading = 2 * GIB) -> list[Point]:
+    """So many points of so much compute in this state, ten seconds apart."""
+    rows = [(compute, state) for count, compute, state in parts for _ in range(count)]
+    return [Point(10.0 * n, compute, memory, state) for n, (compute, state) in enumerate(rows)]
+
+
+IDLE, CELL = OwnerState.IDLE, OwnerState.EXECUTING
+MINUTE_AND_TEN = policy(rule(lasting="1m", notice="10s", compute_below=5))
+
+
+def sums(points: list[Point], ruled: Policy = MINUTE_AND_TEN) -> Tally:
+    """The sums of the series."""
+    return simulated(points, ruled).tally
+
+
+def test_what_is_seen_after_an_end_is_given_back_or_missed() -> None:
+    """Idle time from the end on is given back, and the compute that comes later would have been lost."""
+    tally = sums(story((30, 0.0, IDLE), (6, 90.0, CELL), (30, 0.0, IDLE)))
+    (ended,) = tally.ended
+    assert (ended.monotonic, ended.idle_seconds, ended.rule) == (70.0, 70.0, DEFAULT_RULE)
+    assert ended.back_after == 300.0 - 70.0
+    assert ended.after.computing_gpu_seconds == 60.0
+    assert ended.after.idle_gpu_seconds == (290.0 - 70.0) + 300.0
+    assert ended.after.idle_byte_seconds == ended.after.idle_gpu_seconds * 2 * GIB
+    assert tally.regretted(within=230.0) == [ended]
+    assert tally.regretted(within=229.0) == []
+    assert (tally.warned, tally.holders, tally.readings) == (1, 1, 66)
+
+
+def test_ended_once_is_ended() -> None:
+    """A series is ended at most once, however long it stays idle afterwards and whatever it does."""
+    assert len(sums(story((30, 0.0, IDLE), (6, 90.0, CELL), (300, 0.0, IDLE))).ended) == 1
+
+
+def test_a_cell_that_runs_spares() -> None:
+    """While a cell runs without compute, there is a warning and no end; without knowledge of it, there would be one."""
+    asleep = story((60, 0.0, CELL))
+    assert (sums(asleep).warned, sums(asleep).ended) == (1, [])
+    assert len(sums([point._replace(state=IDLE) for point in asleep]).ended) == 1
+
+
+def test_the_end_of_a_cell_starts_the_clock() -> None:
+    """However little a cell computed, the idle time begins with its end."""
+    (ended,) = sums(story((5, 0.0, IDLE), (20, 0.0, CELL), (60, 0.0, IDLE))).ended
+    assert ended.idle_seconds == 70.0
+    assert ended.monotonic == 250.0 + 70.0
+
+
+def test_unknown_counts_nowhere() -> None:
+    """Neither as idle nor as given back, and nothing is ended on it."""
+    unknown = [Point(10.0 * n, MISSING, 2 * GIB) for n in range(100)]
+    assert sums(unknown).held.gpu_seconds == 0
+    assert sums(unknown).ended == []
+
+
+def test_a_gap_counts_nowhere() -> None:
+    """A hole in the series is not idle time: the clock starts anew after it, and the hole itself is not held time."""
+    points = story((4, 0.0, IDLE)) + [point._replace(at=point.at + 5000) for point in story((4, 0.0, IDLE))]
+    assert sums(points).ended == []
+    assert sums(points).held.gpu_seconds == 60.0
+
+
+def test_conditions_that_were_not_thought_of_are_judged_point_by_point() -> None:
+    """The short way is only for what it was made for: a condition that it does not know sends it the long way."""
+
+    @dataclass(frozen=True)
+    class Stranger(Match):
+        phase_of_the_moon: str | None = None
+
+    assert is_thought_of(Policy())
+    assert is_thought_of(policy(rule("a", match=Match(state=CELL, notebook="b/**")), rule()))
+    assert not is_thought_of(policy(rule("a", match=Stranger(phase_of_the_moon="full")), rule()))
+    assert is_thought_of(policy(rule("a", match=Stranger()), rule()))
