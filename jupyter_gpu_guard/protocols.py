@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from .core.entry import Entry
 from .core.model import Activity, Device, Gap, GpuClient, Holder, Instant, Mark, Owner, OwnerKey, Process, ProcessKey
 from .core.verdict import Lease, Outcome, Verdict
 
@@ -128,4 +129,47 @@ class Leases(Protocol):
         ...
 
 
-__all__ = ["Clock", "Devices", "DevicesSeen", "Enforcer", "Insight", "Leases", "Owners", "ProcessKey", "Processes"]
+class Journal(Protocol):
+    """What happened, in order and for good. A fault of the storage is a `problem`, and never an exception."""
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the storage, in a sentence; None: nothing."""
+        ...
+
+    def record(self, entry: Entry) -> None:
+        """Remember `entry`, after all that were recorded before. Returns at once."""
+        ...
+
+    async def written(self, within: float) -> bool:
+        """Wait until all that was recorded so far is kept for good, at most so many seconds. Whether it is."""
+        ...
+
+
+class NoJournal:
+    """`Journal` that keeps nothing."""
+
+    problem: str | None = None
+
+    def record(self, entry: Entry) -> None:
+        """Forget it."""
+
+    async def written(self, within: float) -> bool:
+        """There is nothing to wait for."""
+        del within
+        return True
+
+
+__all__ = [
+    "Clock",
+    "Devices",
+    "DevicesSeen",
+    "Enforcer",
+    "Insight",
+    "Journal",
+    "Leases",
+    "NoJournal",
+    "Owners",
+    "ProcessKey",
+    "Processes",
+]

@@ -203,7 +203,7 @@ class WireOutcome(Wire):
     notebook: str | None
     action: Literal["warn", "shutdown"]
     rule: str
-    result: Literal["done", "rehearsed", "already-gone", "withdrawn", "failed"]
+    result: Literal["done", "rehearsed", "already-gone", "withdrawn", "failed", "unknown"]
     at: datetime
     by: str | None
     detail: str

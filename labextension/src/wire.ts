@@ -221,7 +221,7 @@ export interface WireOutcome {
   notebook: string | null;
   action: "warn" | "shutdown";
   rule: string;
-  result: "done" | "rehearsed" | "already-gone" | "withdrawn" | "failed";
+  result: "done" | "rehearsed" | "already-gone" | "withdrawn" | "failed" | "unknown";
   at: string;
   by: string | null;
   detail: string;

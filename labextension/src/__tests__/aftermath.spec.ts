@@ -129,7 +129,7 @@ describe('Aftermath', () => {
     expect(notebook.banners[0]).not.toContain('freed: 6.0');
   });
 
-  it.each(['rehearsed', 'already-gone', 'withdrawn', 'failed'] as const)(
+  it.each(['rehearsed', 'already-gone', 'withdrawn', 'failed', 'unknown'] as const)(
     'says nothing when it was %s',
     async result => {
       const notebook = await open('work/demo.ipynb');

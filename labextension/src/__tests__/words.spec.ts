@@ -120,7 +120,7 @@ describe('the other words', () => {
   });
 
   it('tells each result of each act apart', () => {
-    const results: WireOutcome['result'][] = ['done', 'rehearsed', 'already-gone', 'withdrawn', 'failed'];
+    const results: WireOutcome['result'][] = ['done', 'rehearsed', 'already-gone', 'withdrawn', 'failed', 'unknown'];
     const texts = results.map(result => resultText({ action: 'shutdown', result }, english.trans));
     expect(new Set(texts).size).toBe(results.length);
     expect(resultText({ action: 'warn', result: 'done' }, english.trans)).toBe('warned');

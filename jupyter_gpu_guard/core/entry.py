@@ -1,0 +1,120 @@
+"""What the audit says of one event: values only. An Entry holds enough to redo its verdict by hand.
+
+It never holds command lines, environments, log directories or anything of other users.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import Enum
+
+from .judge import Bench, judge
+from .ledger import Case, Ledger
+from .model import Device, Holder, Instant, OwnerKey
+from .policy import DEFAULT_RULE, Match, Mode, Policy, Rule
+from .verdict import Lease, Outcome, Verdict
+from .window import Window
+
+
+class Kind(str, Enum):
+    """What an Entry is about. Stable words: they are on disk."""
+
+    STARTED = "started"  # the guard of a server began to look
+    STOPPED = "stopped"  # a server ended in an orderly way
+    POLICY = "policy"  # from now on this policy, mode or fault
+    WARNED = "warned"  # a warning was delivered
+    HINTED = "hinted"  # a word was delivered that nothing follows by itself
+    LIFTED = "lifted"  # a standing warning was dropped: it is within its limits again
+    KEPT = "kept"  # a person keeps it
+    UNKEPT = "unkept"  # a person keeps it no more
+    BEGUN = "begun"  # an act is about to begin; its outcome has the same `act`
+    OUTCOME = "outcome"  # how an act ended, or a warning that could not be given
+    SPARED = "spared"  # it would be due, and something spares it
+
+
+@dataclass(frozen=True)
+class Grounds:
+    """What a Verdict rests on: to judge again, put them on a Bench."""
+
+    now: Instant
+    mode: Mode
+    holder: Holder
+    rule: Rule | None = None
+    window: Window | None = None
+    case: Case | None = None
+    lease: Lease | None = None
+    devices: tuple[Device, ...] = ()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One event.
+
+    `policy` is the digest of the policy in force. `by` is the person who asked. `clients` is how many pages were
+    connected to the owner when a warning was delivered. `deadline` and `lease` are what a person was told.
+    """
+
+    kind: Kind
+    at: datetime
+    mode: Mode
+    policy: str
+    owner: OwnerKey | None = None
+    name: str = ""
+    notebook: str | None = None
+    verdict: Verdict | None = None
+    grounds: Grounds | None = None
+    outcome: Outcome | None = None
+    lease: Lease | None = None
+    deadline: datetime | None = None
+    by: str | None = None
+    clients: int | None = None
+    act: str | None = None
+    detail: str = ""
+
+    def concerns(self, wanted: str) -> bool:
+        """Whether it is about the owner, notebook or name `wanted`."""
+        return wanted in (str(self.owner), self.notebook, self.name)
+
+
+def grounds(holder: Holder, bench: Bench, rule: str) -> Grounds:
+    """What the Verdict about `holder` by `rule` on `bench` rests on, without what nobody should keep."""
+    key = holder.owner.key
+    window = bench.windows.get(key)
+    deciding = next((each for each in bench.policy.rules if each.name == rule), None)
+    return Grounds(
+        now=bench.now,
+        mode=bench.policy.mode,
+        holder=_to_be_kept(holder),
+        # That it matched is known; of what it matches by, only the state weighs once more.
+        rule=deciding and replace(deciding, match=Match(state=deciding.match.state)),
+        # How much each process has worked only matters for the next reading.
+        window=window and replace(window, tree=frozenset(), cpu={}, efforts=(), activity=None),
+        case=bench.ledger.cases.get(key),
+        lease=bench.leases.get(key),
+        devices=tuple(bench.devices[h.device] for h in holder.holdings if h.device in bench.devices),
+    )
+
+
+def judged_again(grounds: Grounds) -> Verdict:
+    """The Verdict that `grounds` lead to, without the belts, which are about all holders together."""
+    key = grounds.holder.owner.key
+    bench = Bench(
+        policy=Policy(mode=grounds.mode, rules=(*((grounds.rule,) if grounds.rule else ()), Rule(DEFAULT_RULE))),
+        windows={} if grounds.window is None else {key: grounds.window},
+        leases={} if grounds.lease is None else {key: grounds.lease},
+        ledger=Ledger() if grounds.case is None else Ledger({key: grounds.case}),
+        devices={device.uuid: device for device in grounds.devices},
+        now=grounds.now,
+    )
+    (verdict,) = judge((grounds.holder,), bench)
+    return verdict
+
+
+def _to_be_kept(holder: Holder) -> Holder:
+    """`holder` without its log directory, which is part of a command line, and without what no verdict rests on."""
+    owner = holder.owner
+    if owner.board is not None:
+        owner = replace(owner, board=replace(owner.board, log_dir=""))
+    activity = holder.activity and replace(holder.activity, io={})
+    return replace(holder, owner=owner, cpu={}, activity=activity)
