@@ -83,7 +83,7 @@ class Observer:
         self._between.clear()
 
         processes: Mapping[int, Process] = {}
-        closely = {client.pid for client in seen.clients} | {key.pid for key in before.lineage}
+        closely = {key.pid for key in before.lineage}  # of strangers nothing is wanted but who they are
         try:
             processes = await self._read_processes(closely)
         except Exception as error:  # noqa: BLE001

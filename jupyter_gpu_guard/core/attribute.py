@@ -134,22 +134,33 @@ def _elsewhere(owner: Owner) -> Unknown | None:
 
 
 def _kin(snapshot: Snapshot, owners: Mapping[OwnerKey, Owner], lineage: Lineage) -> dict[ProcessKey, Kin]:
-    """The owner of every living process that has one."""
+    """The owner of every living process that has one.
+
+    Most processes of a machine are nobody's here, and thousands of them are looked at each time: so what costs is done
+    only for those who may be somebody's.
+    """
     processes = snapshot.processes
     family = _Family(snapshot, owners, lineage)
     found: dict[int, Kin | None] = {}  # by pid: within one table it names one process
     for process in processes.values():
         path: list[Process] = []
         kin: Kin | None = None
-        for ancestor in _climb(process, processes):
-            if ancestor.key.pid in found:
-                kin = found[ancestor.key.pid]
+        current: Process | None = process
+        while current is not None:
+            pid = current.key.pid
+            if pid in found:
+                kin = found[pid]
                 break
-            path.append(ancestor)
+            found[pid] = None  # so that no loop in a torn table is walked twice
+            path.append(current)
+            parent = processes.get(current.parent)
+            # A parent that is younger than its child is another process with a reused pid.
+            is_younger = parent is not None and parent.key.start_ticks > current.key.start_ticks
+            current = None if is_younger else parent
         for descendant in reversed(path):
             kin = found[descendant.key.pid] = family.kin_of(descendant, kin)
     return {
-        process.key: replace(kin, devices=_devices_of(lineage, process.key))
+        process.key: Kin(kin.owner, kin.root, _devices_of(lineage, process.key))
         for process in processes.values()
         if (kin := found[process.key.pid]) is not None and not process.is_over
     }
@@ -164,21 +175,25 @@ class _Family:
         self._marked = Marked(snapshot, owners)
         self._roots = {owner.root: owner for owner in owners.values() if owner.root is not None}
         self._lineage = lineage
+        # Whose pid is not among these shows nothing by itself.
+        self._telling = {key.pid for key in (*self._roots, *lineage)}
+        self._is_marked = {key.pid for key in snapshot.marks}
 
     def kin_of(self, process: Process, parent: Kin | None) -> Kin | None:
         """The owner of `process`, given that of its `parent`."""
-        shown = self._shown_by(process)
+        pid = process.key.pid
+        shown = self._shown_by(process) if pid in self._telling else None
         if shown is not None and not self._has_moved(shown, parent):
             return shown
         if parent is not None:
             return parent
         # A kernel leads a session of its own: whoever is in it came from there, even if the parents between have ended.
-        leader = self._processes.get(process.session)
+        leader = self._processes.get(process.session) if process.session in self._telling else None
         if leader is not None and leader.key.start_ticks <= process.key.start_ticks:
             led = self._shown_by(leader)
             if led is not None:
                 return led
-        found = self._marked.owner_of(process)
+        found = self._marked.owner_of(process) if pid in self._is_marked else None
         return None if found is None else Kin(*found)
 
     def _shown_by(self, process: Process) -> Kin | None:
@@ -201,19 +216,6 @@ class _Family:
         if parent is None or (before := self._lineage.get(parent.root)) is None:
             return False
         return before.root == remembered.root != parent.root
-
-
-def _climb(process: Process, processes: Mapping[int, Process]) -> Iterator[Process]:
-    """The process and its ancestors. A parent that is younger than its child is another process with a reused pid."""
-    seen: set[int] = set()
-    current: Process | None = process
-    while current is not None and current.key.pid not in seen:
-        seen.add(current.key.pid)
-        yield current
-        parent = processes.get(current.parent)
-        if parent is not None and parent.key.start_ticks > current.key.start_ticks:
-            return
-        current = parent
 
 
 def _identify(snapshot: Snapshot) -> list[tuple[GpuClient, Process | None]]:
@@ -303,4 +305,5 @@ def _remember(kin: Lineage, holders: tuple[Holder, ...], snapshot: Snapshot) -> 
     for holder in holders:
         for row in (*holder.leftovers, *(row for holding in holder.holdings for row in holding.processes)):
             on[row.key].add(row.device)
-    return {key: replace(who, devices=frozenset(on[key])) for key, who in kin.items()}
+    nowhere = frozenset[str]()
+    return {key: Kin(who.owner, who.root, frozenset(on[key]) if key in on else nowhere) for key, who in kin.items()}

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
+from functools import cached_property
 from typing import Union
 
 from typing_extensions import TypeIs
@@ -336,12 +337,12 @@ class Holding:
     processes: tuple[GpuProcess, ...]
     overall: float | None = None
 
-    @property
+    @cached_property
     def memory(self) -> Reading:
         """Bytes reserved by its processes on this device."""
         return total(process.memory for process in self.processes)
 
-    @property
+    @cached_property
     def compute(self) -> Reading:
         """Percent of the device, at most 100."""
         if self.overall is not None:
@@ -349,7 +350,7 @@ class Holding:
         share = total(process.compute for process in self.processes)
         return min(share, 100.0) if is_known(share) else share
 
-    @property
+    @cached_property
     def evidence(self) -> Evidence:
         """The weakest that its figures rest on."""
         if any(process.evidence is Evidence.ESTIMATE for process in self.processes):
@@ -386,12 +387,12 @@ class Holder:
         """Whether it is inferred, and not seen, that it is on a device."""
         return any(holding.evidence is Evidence.ESTIMATE for holding in self.holdings)
 
-    @property
+    @cached_property
     def memory(self) -> Reading:
         """Bytes over all devices."""
         return self.unknown or total(holding.memory for holding in self.holdings)
 
-    @property
+    @cached_property
     def compute(self) -> Reading:
         """The busiest device, in percent: compute on any device spares the whole holder."""
         return self.unknown or highest(holding.compute for holding in self.holdings)
