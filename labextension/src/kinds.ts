@@ -32,7 +32,7 @@ export function aboutOf(holder: WireHolder, report: WireReport, now: number, tra
         folder: null,
         state: holdsSomething(holder, report) ? doing(holder, trans) : null,
         facts: runningIn(holder, trans),
-        losses: [trans.__('Everything that runs in this terminal is ended.'), ...runningIn(holder, trans)]
+        losses: [trans.__('Its shell, the program in it, and what holds a GPU are ended.'), ...runningIn(holder, trans)]
       };
     case 'tensorboard':
       return boardAbout(holder, holder.board ?? null, now, trans);
@@ -48,8 +48,8 @@ function runningIn({ tree_size: size }: WireHolder, trans: TranslationBundle): s
     ? [trans.__('Nothing but its shell runs in it.')]
     : [
         trans._n(
-          '%1 process besides its shell would end with it.',
-          '%1 processes besides its shell would end with it.',
+          '%1 process runs in it besides its shell.',
+          '%1 processes run in it besides its shell.',
           size - 1
         )
       ];

@@ -139,7 +139,7 @@ describe('a TensorBoard', () => {
 
 describe('a terminal', () => {
   it('says how much would end with it', () => {
-    expect(shown(terminal()).facts).toEqual(['2 processes besides its shell would end with it.']);
+    expect(shown(terminal()).facts).toEqual(['2 processes run in it besides its shell.']);
     expect(shown(terminal({ tree_size: 1 })).facts).toEqual(['Nothing but its shell runs in it.']);
     expect(shown(terminal({ tree_size: null })).facts).toEqual([]);
   });
@@ -158,7 +158,7 @@ describe('what is lost', () => {
   it('is said for each kind', () => {
     expect(shown(holder()).losses[0]).toContain('All variables');
     expect(shown(terminal()).losses.join(' ')).toBe(
-      'Everything that runs in this terminal is ended. 2 processes besides its shell would end with it.'
+      'Its shell, the program in it, and what holds a GPU are ended. 2 processes run in it besides its shell.'
     );
     expect(shown(board()).losses.join(' ')).toBe(
       'Its page stops working. The logs it shows stay. Logs: /home/anna/runs/exp1'

@@ -186,7 +186,7 @@ describe('TensorBoards and terminals', () => {
     await show(report({ holders: [holder(), board({}, { duplicate: true }), terminal()] }));
     expect(section('TensorBoards').textContent).toContain('port 6006 · runs for 3 h');
     expect(section('TensorBoards').textContent).toContain('Another TensorBoard shows the same logs');
-    expect(section('Terminals').textContent).toContain('2 processes besides its shell would end with it.');
+    expect(section('Terminals').textContent).toContain('2 processes run in it besides its shell.');
     api.answer = report();
     await pass(6000);
     expect(screen.queryByRole('heading', { name: 'TensorBoards' })).toBeNull();
@@ -195,7 +195,7 @@ describe('TensorBoards and terminals', () => {
 
   it.each([
     [board(), 'TensorBoard exp1', 'Logs: /home/anna/runs/exp1'],
-    [terminal(), 'Terminal 1', '2 processes besides its shell would end with it.']
+    [terminal(), 'Terminal 1', '2 processes run in it besides its shell.']
   ])('are stopped after a question that says what is lost', async (found, name, loss) => {
     await show(report({ holders: [found] }));
     await click(`Stop ${name}`);
