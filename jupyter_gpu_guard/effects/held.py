@@ -6,12 +6,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jupyter_gpu_guard.core.model import DeviceState, ProcessKey, Reading, highest, is_known, total
+from jupyter_gpu_guard.core.model import DeviceState, ProcessKey, Reading, Unknown, Why, highest, is_known, total
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from jupyter_gpu_guard.core.model import Process
+    from jupyter_gpu_guard.core.model import GpuClient, Process
     from jupyter_gpu_guard.protocols import DevicesSeen
 
 
@@ -74,10 +74,14 @@ class Grip:
 
 @dataclass(frozen=True)
 class Held:
-    """All grips of an owner at one moment. `whole`: every device has answered, so what is not listed is not held."""
+    """All grips of an owner at one moment. `whole`: every device has answered, so what is not listed is not held.
+
+    `unlisted` is set when a device did not say who is on it: then nobody knows what the owner computes.
+    """
 
     grips: tuple[Grip, ...]
     whole: bool
+    unlisted: Unknown | None = None
 
     @property
     def memory(self) -> Reading:
@@ -86,8 +90,8 @@ class Held:
 
     @property
     def compute(self) -> Reading:
-        """Percent, of the busiest of its processes."""
-        return highest(grip.compute for grip in self.grips)
+        """Percent, of the busiest of its processes; at most, where only the whole device is measured."""
+        return self.unlisted or highest(grip.compute for grip in self.grips)
 
     @property
     def devices(self) -> frozenset[str]:
@@ -101,7 +105,11 @@ def what_is_held(
     identify: Callable[[int], Process | None],
     devices: frozenset[str] = frozenset(),
 ) -> Held:
-    """What the processes of `tree` hold. `devices` are those that must have answered for the picture to be whole."""
+    """What the processes of `tree` hold. `devices` are those that must have answered for the picture to be whole.
+
+    A device that nobody here can use is missed by nobody: its gap has its own name, and not that of all devices.
+    """
+    overall = {device.uuid: device.overall for device in seen.devices}
     known: dict[int, ProcessKey] = {}
     for key in sorted(tree):
         known[key.pid] = key  # of two with the same pid, the younger: the elder is no more
@@ -110,9 +118,19 @@ def what_is_held(
         if client.pid in known:
             process = identify(client.pid)
             if process is None or process.key == known[client.pid]:
-                grips.append(Grip(known[client.pid], client.device, client.memory, process, client.compute))
+                compute = _at_most(client, overall)
+                grips.append(Grip(known[client.pid], client.device, client.memory, process, compute))
+    gap = next((gap for gap in seen.gaps if gap.source == "devices"), None)
     answering = {device.uuid for device in seen.devices if device.state is DeviceState.OK}
-    return Held(tuple(grips), whole=not seen.gaps and devices <= answering)
+    unlisted = None if gap is None and devices <= overall.keys() else Unknown(Why.NOT_READ, gap.why if gap else "")
+    return Held(tuple(grips), whole=gap is None and devices <= answering, unlisted=unlisted)
+
+
+def _at_most(client: GpuClient, overall: Mapping[str, Reading]) -> Reading:
+    """What it computes, or what its whole device does where no process is measured by itself."""
+    whole = overall.get(client.device, client.compute)
+    not_measured = isinstance(client.compute, Unknown) and client.compute.why is Why.NOT_SUPPORTED
+    return whole if not_measured and is_known(whole) else client.compute
 
 
 def freed(before: Held | None, after: Held | None) -> float | None:

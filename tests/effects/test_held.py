@@ -105,6 +105,50 @@ def test_a_reading_with_a_hole_proves_no_release(reading):
     assert freed(before, after) is None
 
 
+@pytest.mark.parametrize(
+    "reading",
+    [DevicesSeen(gaps=(Gap("devices", "the driver is not loaded"),)), seen((10, GIB), gaps=(Gap("devices", "late"),))],
+    ids=["nothing", "a part"],
+)
+def test_a_device_that_does_not_say_who_is_on_it_makes_compute_unknown(reading):
+    """Nobody listed is not the same as nobody computing."""
+    held = what_is_held([KERNEL.key], reading, table(KERNEL).get, frozenset({GPU}))
+    assert held.compute == Unknown(Why.NOT_READ, reading.gaps[0].why)
+
+
+def test_a_device_that_is_not_shown_any_more_makes_compute_unknown():
+    """It was there when the owner was judged."""
+    held = what_is_held([KERNEL.key], seen((10, GIB)), table(KERNEL).get, frozenset({GPU, "GPU-gone"}))
+    assert held.compute == Unknown(Why.NOT_READ)
+
+
+def test_a_device_that_nobody_here_can_use_is_not_missed():
+    """Its gap bears its own name; what is known of the others is the whole."""
+    reading = seen((10, GIB), gaps=(Gap("device 3", "this user may not see it"),))
+    held = what_is_held([KERNEL.key], reading, table(KERNEL).get, frozenset({GPU}))
+    assert held.whole
+    assert held.compute == 0
+
+
+@pytest.mark.parametrize("busy", [0.0, 40.0])
+def test_a_process_that_is_not_measured_computes_at_most_what_its_device_does(busy):
+    """As on an instance of a divided GPU, which is measured only as a whole."""
+    reading = DevicesSeen(
+        (Device(GPU, 0, "Fake", 80 * GIB, 0.0, overall=busy),),
+        (GpuClient(GPU, 10, GIB, Unknown(Why.NOT_SUPPORTED)),),
+    )
+    assert what_is_held([KERNEL.key], reading, table(KERNEL).get).compute == busy
+
+
+@pytest.mark.parametrize("why", [Why.FIRST_READING, Why.DRIVER_ERROR, Why.PIDS_HIDDEN])
+def test_what_is_unknown_for_another_reason_stays_unknown(why):
+    """Only what is never measured is replaced by the figure of the device."""
+    reading = DevicesSeen(
+        (Device(GPU, 0, "Fake", 80 * GIB, 0.0, overall=0.0),), (GpuClient(GPU, 10, GIB, Unknown(why)),)
+    )
+    assert what_is_held([KERNEL.key], reading, table(KERNEL).get).compute == Unknown(why)
+
+
 def test_freed_is_the_difference_that_was_seen():
     """Before minus after; never less than nothing; not known if either is not."""
     none, one, two = (Held(tuple(Grip(KERNEL.key, GPU, GIB, None) for _ in range(n)), whole=True) for n in range(3))

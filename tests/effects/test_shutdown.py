@@ -525,12 +525,16 @@ def test_a_rule_about_executing_kernels_is_held_against_the_same_execution(state
         (5.0, Result.WITHDRAWN),
         (Unknown(Why.DRIVER_ERROR), Result.WITHDRAWN),
         (None, Result.WITHDRAWN),
+        (Gap("devices", "the driver is not loaded"), Result.WITHDRAWN),
     ],
     ids=str,
 )
 @pytest.mark.parametrize("asked", [False, True])
 def test_compute_at_the_last_look_withdraws_the_act_of_a_rule(compute, by_rule, asked):
-    """So does a device that does not answer (None) or does not tell; a person who asks gets it all the same."""
+    """So does a device that does not answer (None) or does not tell; a person who asks gets it all the same.
+
+    A driver that answers without its devices (a Gap) lists nobody, which is not the same as nobody computing.
+    """
 
     async def scene():
         kernels, world, clock = FakeKernels(k=1), FakeProcesses(), FakeClock()
@@ -539,7 +543,10 @@ def test_compute_at_the_last_look_withdraws_the_act_of_a_rule(compute, by_rule, 
         world.table[root.pid] = Process(root, 1, root.pid, root.pid, "S", NOON)
         devices = FakeDevices(world.identify)
         devices.silent = compute is None
-        devices.hold(root, 2 * GIB, 0.0 if compute is None else compute)
+        if isinstance(compute, Gap):
+            devices.gaps = (compute,)
+        else:
+            devices.hold(root, 2 * GIB, 0.0 if compute is None else compute)
         effect = Shutdown(
             doors={OwnerKind.KERNEL: KernelDoor(kernels)},
             owners=SimpleNamespace(look_again=lambda key: OWNER),
