@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 from signal import SIGTERM
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from jupyter_gpu_guard.core.model import Holder, Owner, OwnerKey, Process, ProcessKey
+
+_LARGEST = 2**16  # bytes of an info file
 
 
 class GoneError(Exception):
@@ -181,6 +185,16 @@ class BoardDoor:
         if process is not None and (process.key != root or not process.is_over):
             return  # it lives, or its pid is another's by now, and so may be the file
         for path in files:
-            with suppress(OSError, ValueError, AttributeError):
-                if not path.is_symlink() and json.loads(path.read_bytes()).get("pid") == root.pid:
+            if _names(path, root.pid):
+                with suppress(OSError):
                     path.unlink()
+
+
+def _names(path: Path, pid: int) -> bool:
+    """Whether `path` is a file that names `pid`. Everybody may write to its folder, so it may be anything by now."""
+    with suppress(OSError, ValueError, AttributeError, RecursionError):
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(handle, "rb") as file:  # noqa: PTH123 - it is open already
+            is_file = stat.S_ISREG(os.fstat(handle).st_mode)
+            return is_file and json.loads(file.read(_LARGEST)).get("pid") == pid
+    return False

@@ -476,7 +476,7 @@ def test_a_process_that_nothing_ends_is_a_failure(tmp_path, monkeypatch):
 
 
 def test_a_file_that_is_not_its_own_is_left(tmp_path):
-    """Another process has its pid by now, or the file is somebody else's, or is a link to something."""
+    """Another process has its pid by now, or the file is somebody else's, or is a link, or nothing that ends."""
     root = ProcessKey(4194301, 7)
     owner = Owner(OwnerKey(OwnerKind.TENSORBOARD, "4194301-7"), "TensorBoard", root, OwnerState.IDLE)
     own, link, anothers = tmp_path / "own", tmp_path / "link", tmp_path / "anothers"
@@ -484,7 +484,8 @@ def test_a_file_that_is_not_its_own_is_left(tmp_path):
     link.symlink_to(own)
     anothers.write_text(json.dumps({"pid": 1}))
     (tmp_path / "odd").write_text("[]")
-    paths = (link, anothers, tmp_path / "odd", tmp_path / "gone", own)
+    os.mkfifo(tmp_path / "pipe")  # whoever opens it to read waits for somebody to write
+    paths = (link, anothers, tmp_path / "odd", tmp_path / "pipe", tmp_path / "gone", own)
 
     def tidied(process):
         door = BoardDoor({}, lambda pid: process, lambda key: paths)
