@@ -15,7 +15,10 @@ from .model import Mark, Owner, OwnerKey, OwnerKind, OwnerState, Process, Proces
 
 
 class Marked:
-    """The marks of one Snapshot beside those of its owners' roots."""
+    """The marks of one Snapshot beside those of its kernels' roots.
+
+    Only kernels are given marks. A TensorBoard or terminal may have inherited those of a kernel, as any process may.
+    """
 
     def __init__(self, snapshot: Snapshot, owners: Mapping[OwnerKey, Owner]) -> None:
         self._marks = snapshot.marks
@@ -23,7 +26,9 @@ class Marked:
         self._by_mark: dict[Mark, list[Owner]] = defaultdict(list)
         self._by_session: dict[str, list[Owner]] = defaultdict(list)
         for owner in owners.values():
-            mark = None if owner.root is None else snapshot.marks.get(owner.root)
+            if owner.key.kind is not OwnerKind.KERNEL or owner.root is None:
+                continue
+            mark = snapshot.marks.get(owner.root)
             if mark is not None and mark.session is not None:
                 self._by_mark[mark].append(owner)
                 self._by_session[mark.session].append(owner)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from jupyter_gpu_guard.core.attribute import attribute
-from jupyter_gpu_guard.core.model import Mark, Owner, OwnerState, Process, ProcessKey, Snapshot
+from jupyter_gpu_guard.core.model import Mark, Owner, OwnerKind, OwnerState, Process, ProcessKey, Snapshot
 
 from .build import SERVER, client, key, owner, process, snapshot
 from .test_attribute import charged, leftover, strange, the, watch
@@ -45,6 +45,29 @@ def test_a_daemon_of_an_earlier_run_was_left_behind() -> None:
     found = attribute(seen, {})
     assert charged(the("a", found)) == []
     assert leftover(the("a", found)) == [300]
+
+
+def test_a_tensorboard_with_the_marks_of_its_kernel_takes_nobody_from_it() -> None:
+    """It has inherited them like everything else that the kernel has started."""
+    board = owner("b", 200, kind=OwnerKind.TENSORBOARD)
+    seen = marked(
+        process(100, SERVER),
+        process(200, 100),
+        process(300),
+        owners=(owner("a", 100), board),
+        marks={key(100): OURS, key(200): OURS, key(300): OURS},
+    )
+    assert charged(the("a", attribute(seen, {}))) == [300]
+
+
+@pytest.mark.parametrize("kind", [OwnerKind.TENSORBOARD, OwnerKind.TERMINAL])
+def test_marks_that_were_only_inherited_make_nobody_its_own(kind: OwnerKind) -> None:
+    """The kernel has ended, or was one of another server in which this server was started."""
+    other = owner("b", 200, kind=kind)
+    seen = marked(process(200), process(300), owners=(other,), marks={key(200): OURS, key(300): OURS})
+    found = attribute(seen, {})
+    assert charged(the("b", found)) == []
+    assert strange(found) == 1
 
 
 @pytest.mark.parametrize(
