@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Protocol
 
 from .aside import Aside
-from .core.assess import Perceived, bench_of, decide, perceive
+from .chronicle import Chronicle
+from .core.assess import Perceived, bench_of, perceive, ruled
 from .core.attribute import Attribution
 from .core.impact import Impact, impact
 from .core.judge import leased
@@ -20,7 +21,7 @@ from .core.model import Gap, Holder, Instant, OwnerKey, Snapshot, is_known
 from .core.policy import NOBODY, Action, Around, Mode, Policy, Rule, Site
 from .core.verdict import Code, Lease, Notice, Outcome, Protection, Reason, Result, Verdict
 from .core.window import Windows
-from .protocols import Clock, Enforcer, Leases
+from .protocols import Clock, Enforcer, Journal, Leases, NoJournal
 
 RING = 10.0  # seconds for which the driver keeps its samples
 OUTCOMES_KEPT = 100
@@ -130,6 +131,7 @@ class Guard:
         resting_interval: float = 0.0,
         problems: Callable[[], tuple[str, ...]] = tuple,
         site: Site = NOBODY,
+        journal: Journal | None = None,
         log: logging.Logger | logging.LoggerAdapter[logging.Logger],
     ) -> None:
         self._observer = observer
@@ -142,6 +144,7 @@ class Guard:
         self._resting_interval = resting_interval
         self._problems = problems
         self._log = log
+        self._chronicle = Chronicle(journal or NoJournal(), clock)
         self._read_leases: Aside[Mapping[OwnerKey, Lease]] = Aside(
             "leases", lambda: leases.active(clock.now().wall), RING
         )
@@ -156,6 +159,7 @@ class Guard:
 
     async def run(self) -> None:
         """Tick at a steady rate until cancelled. One failed tick is logged, and the next one comes."""
+        self._chronicle.started(self._policy)
         loop = asyncio.get_running_loop()
         due = loop.time()
         failing = False
@@ -188,8 +192,11 @@ class Guard:
 
     async def close(self) -> None:
         """Bring acts under way to their end, quickly: what a kernel left behind would be nobody's afterwards."""
-        if not self._acts:
-            return
+        if self._acts:
+            await self._close_acts()
+        await self._chronicle.stopped()
+
+    async def _close_acts(self) -> None:
         self._enforcer.hurry()
         acts = {act: owner for owner, act in self._acts.items()}
         _, late = await asyncio.wait(acts, timeout=CLOSED_WITHIN)
@@ -211,13 +218,15 @@ class Guard:
         leases = {**leases, **self._pledged}  # also what was pledged meanwhile
         self._reconsider(snapshot, perceived, leases)
         policy = self._policy
-        verdicts = decide(snapshot, perceived, policy, leases, self._ledger, before.site)
+        bench = bench_of(snapshot, perceived, policy, leases, self._ledger, before.site)
+        verdicts = ruled(perceived, bench)
         # What was seen of an owner while an act on it came to its end is out of date already.
         verdicts = tuple(
             replace(verdict, action=Action.KEEP, reasons=(Reason(Code.ACTING),)) if verdict.owner in acting else verdict
             for verdict in verdicts
         )
         self._ledger = review(self._ledger, verdicts, now)
+        self._chronicle.looked(bench, perceived.attribution.holders, verdicts, self._ledger)
         self.published = replace(
             self.published,
             snapshot=snapshot,
@@ -231,10 +240,12 @@ class Guard:
         for verdict in verdicts:
             if self._policy is not policy:  # another one came meanwhile: the rest is judged by it, at the next look
                 break
+            if verdict.action is Action.KEEP:
+                continue
             holder = self.published.holder(verdict.owner)
             if verdict.action is Action.WARN:
                 await self._act(verdict, holder, rehearsing=self._rehearses(None))
-            elif verdict.action is not Action.KEEP:
+            else:
                 self._start(verdict, holder)
         self._publish()
         return self.published
@@ -256,6 +267,7 @@ class Guard:
             await asyncio.to_thread(self._leases.grant, lease)
         except OSError as error:
             self._log.warning("GPU guard: a lease could not be stored, it holds until this server ends: %s", error)
+        self._chronicle.kept(lease, holder, beyond=False)
         self._log.info("GPU guard: %s keeps %s until %s", by, key, lease.until.isoformat(timespec="minutes"))
         self._withdraw_notice(key)
         self._publish(leases={**self.published.leases, key: lease}, verdicts=self._spared_by(lease))
@@ -331,13 +343,20 @@ class Guard:
         self.adopt(policy)
         return policy
 
+    def recall(self, outcomes: Iterable[Outcome]) -> None:
+        """Show outcomes of before this server started, in the order of time, before those of its own."""
+        own = tuple(self._outcomes)
+        self._outcomes.clear()
+        self._outcomes.extend((*outcomes, *own))
+        self._publish()
+
     @property
     def problems(self) -> tuple[str, ...]:
         """What the guard cannot do now, in sentences."""
         state = self.published
         gaps = tuple(gap.why for gap in state.snapshot.gaps) if state.snapshot else ("no tick has been completed yet",)
         waits = pending_sentence(state.pending) if state.pending else None
-        said = (state.policy.fault, waits, self._leases.problem)
+        said = (state.policy.fault, waits, self._leases.problem, self._chronicle.problem)
         return (*gaps, *(fault for fault in said if fault), *self._problems())
 
     def longest_keep(self, holder: Holder) -> timedelta:
@@ -394,8 +413,15 @@ class Guard:
             self._too_late.add(key)
             return False
 
+        begun = None
+        if verdict.action.loses_work and not rehearsing:
+            begun = await self._chronicle.begun(verdict, holder, by)
         try:
             outcome = await (self._rehearsal if rehearsing else self._enforcer).enforce(verdict, holder, spared)
+        except asyncio.CancelledError:
+            if begun is not None:
+                self._chronicle.cut_off(begun)
+            raise
         finally:
             self._too_late.discard(key)
         outcome = replace(outcome, by=by)
@@ -403,6 +429,9 @@ class Guard:
         notice = None
         if verdict.action is Action.WARN and outcome.result is Result.DONE:
             notice = self._notice(verdict, holder, now)
+            self._chronicle.warned(verdict, holder, notice)
+        else:
+            self._chronicle.ended(outcome, verdict, holder, begun)
         if by is not None or rehearsing is self._ledger.rehearsal:
             self._ledger = settle(self._ledger, verdict, outcome, now, notice)
         elif not rehearsing and verdict.action.loses_work and outcome.result is Result.DONE:

@@ -13,7 +13,7 @@ from .judge import Bench, judge
 from .ledger import Case, Ledger
 from .model import Device, Holder, Instant, OwnerKey
 from .policy import DEFAULT_RULE, Match, Mode, Policy, Rule
-from .verdict import Lease, Outcome, Verdict
+from .verdict import Lease, Outcome, Result, Verdict
 from .window import Window
 
 
@@ -94,6 +94,26 @@ def grounds(holder: Holder, bench: Bench, rule: str) -> Grounds:
         lease=bench.leases.get(key),
         devices=tuple(bench.devices[h.device] for h in holder.holdings if h.device in bench.devices),
     )
+
+
+def cut_off(begun: Entry, now: datetime) -> Entry:
+    """The outcome of an act that nobody saw the end of: it is not known."""
+    detail, verdict, outcome = "the server ended before the act was over", begun.verdict, None
+    if verdict is not None:
+        outcome = Outcome(
+            owner=verdict.owner,
+            root=verdict.root,
+            action=verdict.action,
+            rule=verdict.rule,
+            result=Result.UNKNOWN,
+            at=begun.at,
+            detail=detail,
+            reasons=verdict.reasons,
+            notebook=begun.notebook,
+            name=begun.name,
+            by=begun.by,
+        )
+    return replace(begun, kind=Kind.OUTCOME, at=now, grounds=None, outcome=outcome, detail=detail)
 
 
 def judged_again(grounds: Grounds) -> Verdict:

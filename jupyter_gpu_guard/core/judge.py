@@ -38,7 +38,7 @@ class Bench:
 _AT_REST = frozenset({OwnerState.IDLE, OwnerState.STARTING, OwnerState.DEAD, OwnerState.UNKNOWN})
 
 # It is over its limits.
-_OVER = frozenset({Code.IDLE_TOO_LONG, Code.UNWATCHED})
+OVER = frozenset({Code.IDLE_TOO_LONG, Code.UNWATCHED})
 
 
 def judge(holders: tuple[Holder, ...], bench: Bench) -> tuple[Verdict, ...]:
@@ -102,7 +102,7 @@ def _judge_one(holder: Holder, bench: Bench) -> Verdict:
     if weighed.reasons[0].code is Code.COMPUTING and (case is None or case.warned_at is None):
         weighed = _with_hint(weighed, holder, rule, window, case)
     reasons = (*weighed.reasons, *remarks(holder))
-    if bench.policy.mode is Mode.OBSERVE and any(r.code in _OVER for r in reasons):
+    if bench.policy.mode is Mode.OBSERVE and any(r.code in OVER for r in reasons):
         reasons = (*reasons, Reason(Code.OBSERVING))
     return replace(weighed, reasons=reasons)
 

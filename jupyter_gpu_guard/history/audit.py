@@ -21,8 +21,7 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
-from jupyter_gpu_guard.core.entry import Entry, Kind
-from jupyter_gpu_guard.core.verdict import Outcome, Result
+from jupyter_gpu_guard.core.entry import Entry, Kind, cut_off
 
 from .lines import LONGEST, entry_of, parse, to_line
 from .living import Living, bury, is_over
@@ -31,7 +30,6 @@ BACKLOG = 5000  # entries that wait for a disk; beyond it the latest are lost, a
 BATCH = 200
 AT_MOST = timedelta(hours=3)  # no act lasts longer, whatever its grace
 _NAME = re.compile(r"(\d{4}-\d{2}-\d{2})\.([0-9a-z-]+)\.jsonl")
-_CUT_OFF = "the server ended before the act was over"
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ class FileAudit:
         begun, ended = _acts(self.folder)
         for act, (run, entry) in begun.items():
             if act not in ended and run != self._run and is_over(self.folder, run, since=entry.at, most=AT_MOST):
-                self.record(_cut_off(entry, now))
+                self.record(cut_off(entry, now))
 
     # ---- in the thread that writes ----
 
@@ -230,26 +228,6 @@ def _acts(folder: Path) -> tuple[Mapping[str, tuple[str, Entry]], set[str]]:
             elif (entry := entry_of(told)) is not None:
                 begun[act] = (run, entry)
     return begun, ended
-
-
-def _cut_off(begun: Entry, now: datetime) -> Entry:
-    verdict = begun.verdict
-    outcome = None
-    if verdict is not None:
-        outcome = Outcome(
-            owner=verdict.owner,
-            root=verdict.root,
-            action=verdict.action,
-            rule=verdict.rule,
-            result=Result.UNKNOWN,
-            at=begun.at,
-            detail=_CUT_OFF,
-            reasons=verdict.reasons,
-            notebook=begun.notebook,
-            name=begun.name,
-            by=begun.by,
-        )
-    return replace(begun, kind=Kind.OUTCOME, at=now, grounds=None, outcome=outcome, detail=_CUT_OFF)
 
 
 def _add(path: Path, text: bytes) -> None:
