@@ -136,15 +136,26 @@ def ask(server: Server, path: str, **query: str) -> Any:
 
     Raises NotFoundError or NoAnswerError.
     """
-    target = quote(urlsplit(server.url).path + "gpu-guard/api/v1/" + path, safe="/:%")
-    target += f"?{urlencode(query)}" if query else ""
+    return _exchange(server, "GET", path + (f"?{urlencode(query)}" if query else ""))
+
+
+def tell(server: Server, path: str, said: Mapping[str, Any]) -> Any:
+    """The JSON that POST `path` of the guard's API answers to `said`. Raises NotFoundError or NoAnswerError."""
+    return _exchange(server, "POST", path, json.dumps(said).encode())
+
+
+def _exchange(server: Server, method: str, path: str, content: bytes | None = None) -> Any:
+    path, question, query = path.partition("?")
+    target = quote(urlsplit(server.url).path + "gpu-guard/api/v1/" + path, safe="/:%") + question + query
     headers = {"Accept": "application/json"}
+    if content is not None:
+        headers["Content-Type"] = "application/json"
     if server.token:
         headers["Authorization"] = f"token {server.token}"
     deadline = time.monotonic() + TIMEOUT_SECONDS
     connection = _connection(server)
     try:
-        connection.request("GET", target, headers=headers)
+        connection.request(method, target, content, headers)
         with connection.getresponse() as response:
             body = _read(response, deadline)
     except TimeoutError:

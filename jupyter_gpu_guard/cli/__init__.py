@@ -116,6 +116,35 @@ def check(files: Sequence[Path]) -> None:
     console().print(policy_view(read))
 
 
+@policy.command()
+@_server_option
+@click.option("--yes", is_flag=True, help="Ask no question.")
+def accept(server: str | None, *, yes: bool) -> None:
+    """Put a policy in force that waits for a person, because it would newly end many at once."""
+    from jupyter_gpu_guard.running import NoAnswerError, NotFoundError, ask, tell  # noqa: PLC0415
+
+    from .tables import pending_lines  # noqa: PLC0415
+
+    accepted = waiting = 0
+    try:
+        for each in _servers(server, as_json=False):
+            waits = ask(each, "policy")["pending"]
+            if waits is None:
+                continue
+            waiting += 1
+            for line in pending_lines(each.url, waits):
+                click.echo(line)
+            if yes or click.confirm("Put it in force?"):
+                tell(each, "policy/accept", {"hash": waits["hash"]})
+                click.echo(f"Policy {waits['hash']} is in force.")
+                accepted += 1
+    except (NoAnswerError, NotFoundError) as error:
+        _give_up(str(error))
+    if not waiting:
+        _give_up("No policy waits for anybody.")
+    sys.exit(0 if accepted == waiting else 1)
+
+
 @main.command()
 @_json_option
 def doctor(*, as_json: bool) -> None:

@@ -54,6 +54,8 @@ def report_view(url: str, report: Row) -> RenderableType:
     parts += [Text(f"Not measured: {plain(gap['source'])}. {plain(gap['why'])}", "yellow") for gap in report["gaps"]]
     if fault := report["policy"]["fault"]:
         parts += [Text("The policy was not taken:", "red"), *(Text(f"  {plain(line)}") for line in fault.splitlines())]
+    if waits := report["policy"].get("pending"):
+        parts += [Text(line, "yellow") for line in pending_lines(url, waits)]
     sections = (
         ("Devices", _devices(report)),
         ("Notebooks", _notebooks(report)),
@@ -71,6 +73,16 @@ def report_view(url: str, report: Row) -> RenderableType:
         parts += [Text(""), Text("Done lately", "bold underline")]
         parts += [_outcome(done) for done in report["outcomes"]]
     return Group(*parts, Text(""))
+
+
+def pending_lines(url: str, waits: Row) -> list[str]:
+    """A policy that waits for a person, and whom it would end."""
+    touched = waits["touched"]
+    which = f"{plain(url)}: policy {plain(waits['hash'])} from {plain(waits['source'])} waits to be accepted."
+    return [
+        f"{which} It would newly end {len(touched)} of {waits['holders']} that hold GPU memory:",
+        *(f"  {plain(each['name'] or each['owner'])} ({plain(each['owner'])})" for each in touched),
+    ]
 
 
 def _headline(url: str, report: Row) -> Text:

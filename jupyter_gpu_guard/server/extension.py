@@ -132,6 +132,7 @@ class GpuGuard(ExtensionApp):
     )
 
     guard: Guard
+    is_governed = False  # by rules that are not the user's own
     _built: tuple[KernelOwners, Devices] | None = None
     _loop_task: asyncio.Task[None] | None = None
 

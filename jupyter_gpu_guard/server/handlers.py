@@ -7,17 +7,20 @@ import json
 from datetime import timedelta
 from typing import Any, cast
 
+from jupyter_server.auth.authorizer import AllowAllAuthorizer
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler
 from jupyter_server.extension.handler import ExtensionHandlerMixin
+from jupyter_server.utils import ensure_async
 from tornado import web
 
 from jupyter_gpu_guard.core.explain import span
 from jupyter_gpu_guard.core.model import OwnerKey
-from jupyter_gpu_guard.guard import Guard, KeepTooLongError, NoSuchOwnerError, TooLateError
+from jupyter_gpu_guard.guard import Guard, KeepTooLongError, NoSuchOwnerError, NotPendingError, TooLateError
 from jupyter_gpu_guard.snapshots import Header, Pseudonyms, only_what_matters, to_json, without_names
 
 AUTH_RESOURCE = "gpu_guard"
+ADMIN_RESOURCE = "gpu_guard:admin"
 _WORDS = Pseudonyms()
 ANSWER_WITHIN = 10.0  # seconds; a longer shutdown goes on, and its outcome is in the report
 
@@ -39,6 +42,18 @@ class GuardHandler(ExtensionHandlerMixin, APIHandler):
         """The name of whoever asks, for people: with a token alone, Jupyter makes up a user name that says nothing."""
         user = self.current_user
         return str(getattr(user, "display_name", "") or getattr(user, "username", "") or "somebody")
+
+    async def is_administrator(self) -> bool:
+        """Whether whoever asks may do what the rules keep from users.
+
+        Jupyter's default authorizer allows everything to everybody, so it says nothing of the kind: then it is whoever
+        runs this server, as long as no policy of the site governs them.
+        """
+        if type(self.authorizer) is AllowAllAuthorizer:
+            extension: Any = self.extensionapp
+            return not extension.is_governed
+        may = self.authorizer.is_authorized(self, self.current_user, "execute", ADMIN_RESOURCE)
+        return bool(await ensure_async(may))
 
     def owner(self, text: str) -> OwnerKey:
         """The owner named in the path. 404 with a sentence if there is none."""
@@ -202,6 +217,41 @@ class ShutdownHandler(GuardHandler):
         self.finish(json.dumps({"message": "under way; the outcome will be in the report"}))
 
 
+class PolicyHandler(GuardHandler):
+    """GET policy."""
+
+    @web.authenticated
+    @authorized(action="read")
+    async def get(self) -> None:
+        """The rules in force, and what waits for a person."""
+        from .rules import effective  # noqa: PLC0415
+
+        self.answer(effective(self.guard.published))
+
+
+class AcceptHandler(GuardHandler):
+    """POST policy/accept."""
+
+    @web.authenticated
+    @authorized(action="execute", resource=ADMIN_RESOURCE)
+    async def post(self) -> None:
+        """Put the policy in force that waits. 409 if another one waits by now, or none."""
+        from pydantic import ValidationError  # noqa: PLC0415
+
+        from .rules import effective  # noqa: PLC0415
+        from .wire import WireAccept  # noqa: PLC0415
+
+        try:
+            asked = WireAccept.model_validate_json(self.request.body)
+        except ValidationError:
+            raise web.HTTPError(400, 'expected {"hash": "…"}, with the hash of the policy that waits') from None
+        try:
+            self.guard.accept(asked.hash, self.who)
+        except NotPendingError as error:
+            raise web.HTTPError(409, str(error)) from None
+        self.answer(effective(self.guard.published))
+
+
 class NotFoundHandler(GuardHandler):
     """Whatever else is asked under our address."""
 
@@ -209,8 +259,8 @@ class NotFoundHandler(GuardHandler):
     @authorized(action="read")
     async def get(self, path: str) -> None:
         """404 with a sentence."""
-        known = "report, explain/{owner}, health, snapshot, owners/{owner}/keep, owners/{owner}/shutdown"
-        raise web.HTTPError(404, f"no such resource {path!r}; there are {known}")
+        known = "report, explain/{owner}, health, policy, policy/accept, snapshot"
+        raise web.HTTPError(404, f"no such resource {path!r}; there are {known}, owners/{{owner}}/keep and …/shutdown")
 
 
 _OWNER = "([^/]+)"
@@ -219,6 +269,8 @@ ROUTES = [
     (rf"{_BASE}/report", ReportHandler),
     (rf"{_BASE}/explain/{_OWNER}", ExplainHandler),
     (rf"{_BASE}/health", HealthHandler),
+    (rf"{_BASE}/policy", PolicyHandler),
+    (rf"{_BASE}/policy/accept", AcceptHandler),
     (rf"{_BASE}/snapshot", SnapshotHandler),
     (rf"{_BASE}/owners/{_OWNER}/keep", KeepHandler),
     (rf"{_BASE}/owners/{_OWNER}/shutdown", ShutdownHandler),

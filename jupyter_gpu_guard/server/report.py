@@ -26,6 +26,7 @@ from jupyter_gpu_guard.core.verdict import Lease, Notice, Outcome, Reason, Verdi
 from jupyter_gpu_guard.core.window import minute_compute
 from jupyter_gpu_guard.guard import Published
 
+from .rules import in_force
 from .wire import (
     WireBoard,
     WireDevice,
@@ -36,7 +37,6 @@ from .wire import (
     WireLease,
     WireNotice,
     WireOutcome,
-    WirePolicy,
     WireProcess,
     WireReason,
     WireReport,
@@ -53,7 +53,7 @@ def report(state: Published) -> WireReport:
         interval_seconds=state.interval,
         mode=state.policy.mode.value,
         simulated=snapshot.simulated if snapshot else False,
-        policy=WirePolicy(hash=state.policy.digest, source=state.policy.source, fault=state.policy.fault),
+        policy=in_force(state),
         gaps=[
             WireGap(source=gap.source, why=gap.why, since=state.gaps_since.get(gap.source, snapshot.taken_at.wall))
             for gap in snapshot.gaps

@@ -213,12 +213,64 @@ class WireOutcome(Wire):
     reasons: list[WireReason]
 
 
+class WireTouched(Wire):
+    """One owner that a new policy would newly end. `name` empty: it is gone."""
+
+    owner: str
+    name: str
+
+
+class WirePending(Wire):
+    """A new policy that waits for a person: it would newly end `touched`, out of `holders` that hold GPU memory."""
+
+    hash: str
+    source: str
+    since: datetime
+    touched: list[WireTouched]
+    holders: int
+
+
 class WirePolicy(Wire):
     """Which policy is in force. `fault` says why a newer file was not taken."""
 
     hash: str
     source: str
     fault: str | None
+    pending: WirePending | None = None
+
+
+class WireStage(Wire):
+    """One rung of a ladder, and how long after the limit was reached."""
+
+    do: str
+    after_seconds: float
+
+
+class WireRule(Wire):
+    """One rule with all its values, those of `defaults` too. What is null is never, or not set."""
+
+    name: str
+    match: dict[str, Union[str, float, int, None]]
+    settings: dict[str, Union[str, float, int, None]]
+    ladder: list[WireStage]
+
+
+class WireEffectivePolicy(Wire):
+    """GET `gpu-guard/api/v1/policy`: what is in force, and what waits. The first rule that matches decides."""
+
+    hash: str
+    source: str
+    mode: Literal["observe", "enforce"]
+    fault: str | None
+    pending: WirePending | None
+    belts: dict[str, float]
+    rules: list[WireRule]
+
+
+class WireAccept(Wire):
+    """POST `gpu-guard/api/v1/policy/accept`: the hash of the policy that waits. Gives a WireEffectivePolicy."""
+
+    hash: str
 
 
 class WireReport(Wire):

@@ -231,11 +231,57 @@ export interface WireOutcome {
   reasons: Array<WireReason>;
 }
 
+/** One owner that a new policy would newly end. `name` empty: it is gone. */
+export interface WireTouched {
+  owner: string;
+  name: string;
+}
+
+/** A new policy that waits for a person: it would newly end `touched`, out of `holders` that hold GPU memory. */
+export interface WirePending {
+  hash: string;
+  source: string;
+  since: string;
+  touched: Array<WireTouched>;
+  holders: number;
+}
+
 /** Which policy is in force. `fault` says why a newer file was not taken. */
 export interface WirePolicy {
   hash: string;
   source: string;
   fault: string | null;
+  pending?: WirePending | null;
+}
+
+/** One rung of a ladder, and how long after the limit was reached. */
+export interface WireStage {
+  do: string;
+  after_seconds: number;
+}
+
+/** One rule with all its values, those of `defaults` too. What is null is never, or not set. */
+export interface WireRule {
+  name: string;
+  match: Record<string, string | number | null>;
+  settings: Record<string, string | number | null>;
+  ladder: Array<WireStage>;
+}
+
+/** GET `gpu-guard/api/v1/policy`: what is in force, and what waits. The first rule that matches decides. */
+export interface WireEffectivePolicy {
+  hash: string;
+  source: string;
+  mode: "observe" | "enforce";
+  fault: string | null;
+  pending: WirePending | null;
+  belts: Record<string, number>;
+  rules: Array<WireRule>;
+}
+
+/** POST `gpu-guard/api/v1/policy/accept`: the hash of the policy that waits. Gives a WireEffectivePolicy. */
+export interface WireAccept {
+  hash: string;
 }
 
 /** GET `gpu-guard/api/v1/report`. `taken_at` null: no tick has been completed yet. */

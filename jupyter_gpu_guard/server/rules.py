@@ -1,0 +1,96 @@
+"""The policy in force, and one that waits, as JSON: each value by its name in a policy file, with its unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import Any
+
+from jupyter_gpu_guard.core.policy import Rule, Stage
+from jupyter_gpu_guard.core.verdict import Fact
+from jupyter_gpu_guard.guard import Pending, Published
+
+from .wire import WireEffectivePolicy, WirePending, WirePolicy, WireRule, WireStage, WireTouched
+
+# What is called otherwise in a file, and units that a type does not tell.
+_NAMES = {"lasting": "for", "keep_limits": "keep", "reason_required": "reason_is_required"}
+_UNITS = {"compute_below": "percent", "memory_above": "bytes", "device_free_below": "percent", "mean_below": "percent"}
+
+
+def in_force(state: Published) -> WirePolicy:
+    """Which policy it is, and which one waits."""
+    policy = state.policy
+    return WirePolicy(hash=policy.digest, source=policy.source, fault=policy.fault, pending=pending(state))
+
+
+def effective(state: Published) -> WireEffectivePolicy:
+    """All that the policy in force says."""
+    policy = state.policy
+    return WireEffectivePolicy(
+        hash=policy.digest,
+        source=policy.source,
+        mode=policy.mode.value,
+        fault=policy.fault,
+        pending=pending(state),
+        belts={
+            "shutdowns_per_hour": policy.belts.shutdowns_per_hour,
+            "shutdowns_per_tick": policy.belts.shutdowns_per_tick,
+            "share_of_holders_percent": policy.belts.share_of_holders,
+        },
+        rules=[_rule(rule) for rule in policy.rules],
+    )
+
+
+def pending(state: Published) -> WirePending | None:
+    """The policy that waits for a person, and whom it would touch."""
+    waits: Pending | None = state.pending
+    if waits is None:
+        return None
+    names = {holder.owner.key: holder.owner.name for holder in state.attribution.holders}
+    return WirePending(
+        hash=waits.policy.digest,
+        source=waits.policy.source,
+        since=waits.since,
+        touched=[WireTouched(owner=str(key), name=names.get(key, "")) for key in waits.impact.newly],
+        holders=waits.impact.holders,
+    )
+
+
+def _rule(rule: Rule) -> WireRule:
+    settings: dict[str, Fact] = {}
+    for part in fields(rule):
+        if part.name not in {"name", "match", "ladder"}:
+            settings.update(_flat(part.name, getattr(rule, part.name), part.type))
+    match: dict[str, Fact] = {
+        name: fact
+        for part in fields(rule.match)
+        for name, fact in _flat(part.name, getattr(rule.match, part.name), part.type)
+        if fact is not None
+    }
+    return WireRule(name=rule.name, match=match, settings=settings, ladder=[_stage(stage) for stage in rule.ladder])
+
+
+def _stage(stage: Stage) -> WireStage:
+    return WireStage(do=stage.do.value, after_seconds=stage.after.total_seconds())
+
+
+def _flat(name: str, value: Any, kind: Any = "") -> Iterator[tuple[str, Fact]]:
+    """`value` as facts, its parts after a dot. What lasts is in seconds; None: never, or not set."""
+    *inside, last = name.split(".")
+    called = ".".join((*inside, _NAMES.get(last, last)))
+    if isinstance(value, Enum):
+        yield called, value.value
+    elif isinstance(value, timedelta) or (value is None and "timedelta" in str(kind)):
+        yield f"{called}_seconds", None if value is None else value.total_seconds()
+    elif value is None or isinstance(value, (bool, int, float, str)):
+        yield f"{called}_{_UNITS[last]}" if last in _UNITS else called, value
+    elif is_dataclass(value):
+        for part in fields(value):
+            yield from _flat(f"{called}.{part.name}", getattr(value, part.name), part.type)
+    elif isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _flat(f"{called}.{key.value if isinstance(key, Enum) else key}", part, kind)
+    else:
+        yield called, str(value)
