@@ -58,7 +58,8 @@ class Window:
 
     `used_at`: the end of the last cell, or the last visit to a TensorBoard. `grown_at`: when a new process was last
     seen in the tree. `busy_at`: when the processes last used the CPU, disk or network. `visited_at`: when somebody was
-    last seen at a port of theirs. `quiet_at`: the last reading without compute worth mentioning.
+    last seen at a port of theirs. `unseen_at`: when neither could be seen. `quiet_at`: the last reading without compute
+    worth mentioning.
     """
 
     root: ProcessKey | None
@@ -73,6 +74,7 @@ class Window:
     efforts: tuple[Effort, ...] = ()
     busy_at: float | None = None
     visited_at: float | None = None
+    unseen_at: float | None = None
     quiet_at: float | None = None
     cpu: Mapping[ProcessKey, float] = field(default_factory=dict)
     activity: Activity | None = None
@@ -91,14 +93,16 @@ class Window:
         """Seconds seen without compute of `compute_below` percent or more and without use, up to the last reading.
 
         `at_rest`: no cell runs, and nothing else is in the way. Then a new process in the tree, a visitor, and work on
-        the CPU are uses too, and not only the end of a cell. Otherwise they are what is being judged.
+        the CPU are uses too, and not only the end of a cell; a time in which they could not be seen is not idle.
+        Otherwise they are what is being judged.
         """
         since = self.began
         for peak in self.peaks:  # percent falls and time rises along the staircase
             if peak.percent < compute_below:
                 break
             since = max(since, peak.until)
-        uses = (self.used_at, self.grown_at, self.busy_at, self.visited_at) if at_rest else (self.used_at,)
+        at_ease = (self.grown_at, self.busy_at, self.visited_at, self.unseen_at) if at_rest else ()
+        uses = (self.used_at, *at_ease)
         since = max(since, *(use for use in uses if use is not None), self.began)
         return max(0.0, self.at - since) if compute_below > 0 else 0.0
 
@@ -135,6 +139,7 @@ def push(windows: Windows, holders: tuple[Holder, ...], now: float, longest_span
                 tree=frozenset(holder.tree),
                 used_at=holder.owner.used_at,
                 visited_at=now if _has_visitors(holder) else None,
+                unseen_at=now if _is_board(holder) and holder.activity is None else None,
                 quiet_at=now if compute < QUIET_BELOW else None,
                 cpu=holder.cpu,
                 activity=holder.activity,
@@ -151,11 +156,12 @@ def _extend(window: Window, holder: Holder, compute: float, now: float) -> Windo
     tree = frozenset(holder.tree)
     visited_at = now if _has_visitors(holder) else window.visited_at
     uses = [at for at in (window.used_at, holder.owner.used_at) if at is not None]
-    if visited_at is not None and holder.owner.key.kind is OwnerKind.TENSORBOARD:
+    is_board = _is_board(holder)
+    if visited_at is not None and is_board:
         uses.append(visited_at)
     recent = (*(span for span in window.recent if span.end > now - MINUTE), Span(window.at, now, compute))
     efforts = (*(effort for effort in window.efforts if effort.until > now - MINUTE), _effort(window, holder, now))
-    is_busy = (
+    is_busy = not is_board and (  # a TensorBoard that loads its logs is not in use for that
         sum(effort.cpu_seconds for effort in efforts) >= BUSY_CPU_SECONDS
         or sum(effort.bytes for effort in efforts) >= BUSY_BYTES
     )
@@ -172,6 +178,7 @@ def _extend(window: Window, holder: Holder, compute: float, now: float) -> Windo
         efforts=efforts,
         busy_at=now if is_busy else window.busy_at,
         visited_at=visited_at,
+        unseen_at=now if _is_unseen(window, holder) else window.unseen_at,
         quiet_at=now if compute < QUIET_BELOW else window.quiet_at,
         cpu=holder.cpu,
         activity=holder.activity,
@@ -180,6 +187,21 @@ def _extend(window: Window, holder: Holder, compute: float, now: float) -> Windo
 
 def _has_visitors(holder: Holder) -> bool:
     return holder.activity is not None and holder.activity.visitors > 0
+
+
+def _is_board(holder: Holder) -> bool:
+    return holder.owner.key.kind is OwnerKind.TENSORBOARD
+
+
+def _is_unseen(window: Window, holder: Holder) -> bool:
+    """Whether what its processes do apart from GPUs was hidden since the reading before, though it should be seen.
+
+    It is seen of TensorBoards and of those that hold a GPU, of these from the second reading on.
+    """
+    if not _is_board(holder) and not holder.holdings:
+        return False
+    was_unseen = window.activity is None and window.unseen_at == window.at
+    return was_unseen or (holder.activity is None and (_is_board(holder) or window.activity is not None))
 
 
 def _effort(window: Window, holder: Holder, now: float) -> Effort:

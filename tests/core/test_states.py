@@ -139,3 +139,41 @@ def test_while_activity_cannot_be_seen_nobody_is_idle() -> None:
     blind = ("activity",)
     assert watch(Moment(), Moment(missed=blind))[0] is OwnerState.UNKNOWN
     assert watch(Moment(), Moment(missed=blind, state=OwnerState.EXECUTING))[0] is OwnerState.EXECUTING
+
+
+def board_for(minutes: float, *, activity: Activity | None, cpu_share: float = 0.0) -> tuple[Moment, ...]:
+    """A TensorBoard for so long, looked at every five seconds; without `activity` it could not be looked into."""
+    missed = () if activity is not None else ("activity",)
+    return tuple(
+        Moment(cpu=n * EVERY * cpu_share, activity=activity, kind=OwnerKind.TENSORBOARD, missed=missed)
+        for n in range(int(minutes * 60 / EVERY))
+    )
+
+
+def test_a_tensorboard_that_could_not_be_looked_into_was_not_unwatched() -> None:
+    """The time in which nobody knows who came to it does not count, from its first reading on and later."""
+    quiet = Activity(listens=frozenset({6006}))
+    hidden, seen = board_for(10, activity=None), board_for(5, activity=quiet)
+    for moments in ((*hidden, *seen), (*seen, *hidden, *seen)):
+        window = watch(*moments)[1]
+        assert window.idle_for(5.0) == 300 - EVERY
+
+
+def test_a_tensorboard_that_loads_its_logs_is_not_used() -> None:
+    """However much of the CPU that takes."""
+    window = watch(*board_for(10, activity=Activity(listens=frozenset({6006})), cpu_share=0.9))[1]
+    assert window.idle_for(5.0) == 600 - EVERY
+
+
+def test_a_time_in_which_a_kernel_could_not_be_looked_into_is_not_idle() -> None:
+    """It may have read from a disk, or had visitors. Once it can be looked into, its clock runs as before."""
+    seen = (Moment(activity=Activity()),) * 12
+    hidden = (Moment(missed=("activity",)),) * 120
+    assert watch(*seen, *hidden)[1].idle_for(5.0) == 0
+    assert watch(*seen, *hidden, *seen)[1].idle_for(5.0) == 60 - EVERY
+    assert watch(*seen, *hidden, *seen)[1].idle_for(5.0, at_rest=False) == (144 - 1) * EVERY
+
+
+def test_a_kernel_that_was_never_looked_into_has_a_clock_all_the_same() -> None:
+    """Nobody looks closely at it before it holds a GPU, and then it takes one more reading."""
+    assert watch(*(Moment(),) * 12)[1].idle_for(5.0) == 60 - EVERY
