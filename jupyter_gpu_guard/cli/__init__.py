@@ -259,6 +259,68 @@ def replay(file: Path, policies: Sequence[Path], *, as_json: bool) -> None:
         click.echo(line)
 
 
+@main.command()
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=_FILE)
+@click.option(
+    "--policy",
+    "policies",
+    metavar="FILE|FOLDER",
+    type=_FILE,
+    multiple=True,
+    help="A policy; give more to compare.",
+)
+@click.option(
+    "--regret", metavar="TIME", default="24h", show_default=True, help="Who computes again within it was needed."
+)
+@click.option("--interval", metavar="TIME", help="The time between two points of a series, if its first do not tell.")
+@click.option("--processes", type=click.IntRange(min=1), help="At most so many at once; otherwise one for each core.")
+@_json_option
+def simulate(
+    files: Sequence[Path],
+    policies: Sequence[Path],
+    regret: str,
+    interval: str | None,
+    processes: int | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Say what policies would have come to over recordings and CSV series: what is reclaimed, and what is lost.
+
+    Each --policy is one policy: a file, or all files in a folder. Without any: the policy files that the server would
+    read here, or the built-in defaults.
+    """
+    from rich.progress import Progress  # noqa: PLC0415
+
+    from jupyter_gpu_guard.policyfile import PolicyError, discover, load  # noqa: PLC0415
+
+    from . import simulating  # noqa: PLC0415
+    from .tables import console  # noqa: PLC0415
+
+    within, every = _seconds("--regret", regret) or 0.0, _seconds("--interval", interval)
+    try:
+        ruled = [load(_files_of(path)) for path in policies] or [load(discover())]
+        with Progress(console=console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+            task = bar.add_task("Simulating", total=None)
+            simulated = simulating.simulate(
+                files,
+                ruled,
+                interval=every,
+                processes=processes,
+                progress=lambda done, whole: bar.update(task, completed=done, total=whole),
+            )
+    except (PolicyError, simulating.SeriesError, simulating.RecordingError) as error:
+        _give_up(str(error))
+    if as_json:
+        _print_json(simulating.as_json(ruled, simulated, within))
+    else:
+        console().print(simulating.view(ruled, simulated, within))
+
+
+def _files_of(path: Path) -> Sequence[Path]:
+    """The policy files that `path` stands for."""
+    return sorted(path.glob("*.yaml")) if path.is_dir() else (path,)
+
+
 def _seconds(option: str, text: str | None) -> float | None:
     """The duration that was given. A mistake: one sentence, and the end."""
     from jupyter_gpu_guard.quantities import QuantityError, parse_duration  # noqa: PLC0415

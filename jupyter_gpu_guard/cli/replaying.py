@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jupyter_gpu_guard.core.explain import memory, sentence
-from jupyter_gpu_guard.core.model import is_known
+from jupyter_gpu_guard.core.model import Snapshot, is_known
 from jupyter_gpu_guard.core.policy import Action, Policy
 from jupyter_gpu_guard.core.rehearse import Act, Carried, rehearse
+from jupyter_gpu_guard.snapshots import Header
 from jupyter_gpu_guard.sources.replay import Recording, RecordingError
 
 from .tables import plain
@@ -69,17 +70,39 @@ class Replayed:
         yield from (f"Note: {plain(note)}" for note in self.notes)
 
 
+class Look(NamedTuple):
+    """One Snapshot of a recording. A new run of the server knew nothing of the one before.
+
+    Readings further apart than `longest_span` seconds leave a gap.
+    """
+
+    header: Header
+    snapshot: Snapshot
+    is_new_run: bool
+    longest_span: float
+
+
+def looks(recording: Recording) -> Iterator[Look]:
+    """The Snapshots of `recording` as its guard took them. Raises RecordingError."""
+    run, quiet = None, False
+    for header, snapshot in recording:
+        is_new_run = header.run != run
+        run, quiet = header.run, quiet and not is_new_run
+        pause = max(header.interval_seconds, header.resting_seconds if quiet else 0.0)
+        yield Look(header, snapshot, is_new_run, max(SHORTEST_SPAN, 2 * pause))
+        quiet = not snapshot.clients and not snapshot.gaps
+
+
 def replay(path: Path, policy: Policy, progress: Callable[[int], object] = lambda _: None) -> Replayed:
     """Show the recording at `path` to the judging code under `policy`. Raises RecordingError."""
     replayed = Replayed()
     recording = Recording(path)
-    carried, run, quiet = Carried(), None, False
-    for header, snapshot in recording:
-        if header.run != run:  # another run of the server: it knew nothing of the one before
-            carried, run, quiet = Carried(), header.run, False
-        pause = max(header.interval_seconds, header.resting_seconds if quiet else 0.0)
-        scene = rehearse(snapshot, carried, policy, max(SHORTEST_SPAN, 2 * pause))
-        carried, quiet = scene.carried, not snapshot.clients and not snapshot.gaps
+    carried = Carried()
+    for header, snapshot, is_new_run, longest_span in looks(recording):
+        if is_new_run:
+            carried = Carried()
+        scene = rehearse(snapshot, carried, policy, longest_span)
+        carried = scene.carried
         replayed.acts.extend(scene.acts)
         replayed.snapshots += 1
         replayed.first = replayed.first or snapshot.taken_at.wall

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 
-from .model import OwnerKey, Reading, is_known
+from .model import OwnerKey, Reading, Unknown, is_known
 
 
 @dataclass
@@ -26,14 +26,15 @@ class Hold:
 
     def add(self, seconds: float, devices: int, memory: Reading, compute: Reading, compute_below: float) -> None:
         """Enter a reading that stands for the `seconds` before it."""
-        if not devices or not is_known(compute):
+        if not devices or isinstance(compute, Unknown):
             return
-        amount = memory if is_known(memory) else 0.0
-        self.gpu_seconds += seconds * devices
-        self.byte_seconds += seconds * amount
+        share = seconds * devices
+        amount = 0.0 if isinstance(memory, Unknown) else seconds * memory
+        self.gpu_seconds += share
+        self.byte_seconds += amount
         if compute < compute_below:
-            self.idle_gpu_seconds += seconds * devices
-            self.idle_byte_seconds += seconds * amount
+            self.idle_gpu_seconds += share
+            self.idle_byte_seconds += amount
 
     def include(self, other: Hold) -> None:
         """Add what `other` has counted."""

@@ -19,11 +19,13 @@ class Recording:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.bytes_read = 0
         self.notes: list[str] = []
 
     def __iter__(self) -> Iterator[tuple[Header, Snapshot]]:
         """Each Snapshot with the header that holds for it. Raises RecordingError."""
         self.notes.clear()
+        self.bytes_read = 0
         try:
             with self.path.open("rb") as file:
                 yield from self._read(enumerate(file, start=1))
@@ -34,6 +36,7 @@ class Recording:
         header: Header | None = None
         cut: int | None = None  # the line before, if it is no JSON: only what comes next tells whether that is a fault
         for number, raw in lines:
+            self.bytes_read += len(raw)
             line = raw.decode(errors="replace").strip()
             if not line:
                 continue
