@@ -108,6 +108,17 @@ _SENTENCES: dict[Code, Callable[[dict[str, Fact]], str]] = {
         f"Nobody has looked at this TensorBoard for {span(f['unwatched_seconds'])}; "
         f"the limit is {span(f['unwatched_for_seconds'])}."
     ),
+    Code.TRICKLE: lambda f: (
+        f"Holds {memory(f['memory_bytes'])} with a mean compute of {percent(f['mean_percent'])} over the last "
+        f"{span(f['over_seconds'])}; less than {percent(f['mean_below_percent'])} counts as a trickle."
+    ),
+    Code.POSSIBLE_KEEP_ALIVE: lambda f: (
+        f"It computed {f['pulses']} times, at regular times, in {span(f['over_seconds'])}, and "
+        f"{percent(f['mean_percent'])} in the mean: perhaps only to seem in use."
+    ),
+    Code.RULE_OBSERVES: lambda f: (
+        f"Rule {f['rule']} is on trial: had it decided, this would be due by now: {f['would']}."
+    ),
     Code.WATCHED: lambda f: (
         f"Nobody has looked at this TensorBoard for {span(f['unwatched_seconds'])}; "
         f"the limit is {span(f['unwatched_for_seconds'])}."

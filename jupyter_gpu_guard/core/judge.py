@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from .ledger import Case, Ledger
 from .model import Device, Holder, Instant, OwnerKey, OwnerState, is_known
 from .policy import NOBODY, Action, Around, Exemption, Mode, Policy, Rule, Site, Stage
-from .remarks import is_judged_unwatched, limit_of, remarks, run_ended
+from .remarks import is_judged_unwatched, keep_alive, limit_of, remarks, run_ended
+from .standing import Standing, idle_for, is_at_rest, standing
 from .verdict import Code, Lease, Protection, Reason, Verdict
 from .window import Window, Windows
 
@@ -34,11 +35,8 @@ class Bench:
         return Around(self.devices, self.now.wall, self.site)
 
 
-# States in which nothing goes on that a rule could be about.
-_AT_REST = frozenset({OwnerState.IDLE, OwnerState.STARTING, OwnerState.DEAD, OwnerState.UNKNOWN})
-
 # It is over its limits.
-OVER = frozenset({Code.IDLE_TOO_LONG, Code.UNWATCHED})
+OVER = frozenset({Code.IDLE_TOO_LONG, Code.UNWATCHED, Code.TRICKLE})
 
 
 def judge(holders: tuple[Holder, ...], bench: Bench) -> tuple[Verdict, ...]:
@@ -78,7 +76,7 @@ def leased(lease: Lease) -> Reason:
 def _judge_one(holder: Holder, bench: Bench) -> Verdict:
     owner = holder.owner
     around = bench.around
-    rule = bench.policy.rule_for(holder, around)
+    *on_trial, rule = bench.policy.rules_for(holder, around)
     exemption = bench.policy.exemption_for(holder, around)
     case = bench.ledger.case_of(owner.key, owner.root)
     lease = bench.leases.get(owner.key)
@@ -90,21 +88,44 @@ def _judge_one(holder: Holder, bench: Bench) -> Verdict:
         rule=rule.name,
         reasons=(),
         protections=protections(holder, rule, lease, exemption),
-        idle_for=_idle_for(holder, rule, window),
+        idle_for=idle_for(holder, rule, window),
         notice=rule.notice.total_seconds(),
         compute_below=rule.idle.compute_below,
     )
-    spared = _spared(holder, rule, bench.ledger.cases.get(owner.key), lease, exemption, window)
+    latest = bench.ledger.cases.get(owner.key)
+    trials = tuple(
+        would
+        for trial in on_trial
+        if _spared(holder, trial, latest, lease, exemption, window) is None
+        and (would := _would(holder, trial, window)) is not None
+    )
+    spared = _spared(holder, rule, latest, lease, exemption, window)
     if spared is not None:
-        return replace(verdict, reasons=(spared, *remarks(holder)))
+        return replace(verdict, reasons=(spared, *trials, *remarks(holder)))
     assert window is not None  # noqa: S101  spared otherwise
-    weighed = _weigh(verdict, holder, rule, case, bench.now)
-    if weighed.reasons[0].code is Code.COMPUTING and (case is None or case.warned_at is None):
+    stand = standing(holder, rule, window)
+    weighed = _weigh(verdict, stand, holder, rule, case, bench.now)
+    if stand.reason.code is Code.COMPUTING and (case is None or case.warned_at is None):
         weighed = _with_hint(weighed, holder, rule, window, case)
-    reasons = (*weighed.reasons, *remarks(holder))
+    pulse = None if stand.is_over else keep_alive(holder, rule, window, at_rest=is_at_rest(holder))
+    reasons = (*weighed.reasons, *((pulse,) if pulse else ()), *trials, *remarks(holder))
     if bench.policy.mode is Mode.OBSERVE and any(r.code in OVER for r in reasons):
         reasons = (*reasons, Reason(Code.OBSERVING))
     return replace(weighed, reasons=reasons)
+
+
+def _would(holder: Holder, rule: Rule, window: Window | None) -> Reason | None:
+    """What a rule that only observes would do by now, had it decided all the time; None: nothing."""
+    assert window is not None  # noqa: S101  spared otherwise
+    stand = standing(holder, rule, window)
+    over = stand.over
+    if over is None or over < 0:
+        return None
+    reached = [stage.do for stage in _ladder(holder, rule)[0] if stage.after.total_seconds() <= over]
+    if not reached:
+        return None
+    facts = {"rule": rule.name, "would": reached[-1].value, "idle_seconds": idle_for(holder, rule, window)}
+    return Reason(Code.RULE_OBSERVES, facts)
 
 
 def _with_hint(verdict: Verdict, holder: Holder, rule: Rule, window: Window, case: Case | None) -> Verdict:
@@ -139,7 +160,8 @@ def _spared(
         return Reason(Code.ATTENDED, {"state": holder.state.value})
     if (unknown := _unknown(holder, rule, window)) is not None:
         return unknown
-    return Reason(Code.NEVER, {"rule": rule.name}) if limit_of(holder, rule) is None else None
+    is_unlimited = limit_of(holder, rule) is None and rule.trickle is None
+    return Reason(Code.NEVER, {"rule": rule.name}) if is_unlimited else None
 
 
 def _unknown(holder: Holder, rule: Rule, window: Window | None) -> Reason | None:
@@ -159,45 +181,25 @@ def _is_attended(holder: Holder) -> bool:
     return holder.state is OwnerState.BREAKPOINT and holder.owner.clients > 0
 
 
-def _weigh(verdict: Verdict, holder: Holder, rule: Rule, case: Case | None, now: Instant) -> Verdict:
+def _weigh(verdict: Verdict, stand: Standing, holder: Holder, rule: Rule, case: Case | None, now: Instant) -> Verdict:
     """Compare the readings with the rule's thresholds and find the rung that is due."""
-    memory, compute = holder.memory, holder.compute
-    assert is_known(memory)  # noqa: S101  spared otherwise
-    assert is_known(compute)  # noqa: S101
-    idle, lasting, unwatched = rule.idle, limit_of(holder, rule), is_judged_unwatched(holder, rule)
-    assert lasting is not None  # noqa: S101
-    if (memory < idle.memory_above or memory <= 0) and not unwatched:
-        facts = {"memory_bytes": memory, "memory_above_bytes": idle.memory_above}
-        return replace(verdict, reasons=(Reason(Code.HOLDS_LITTLE, facts),))
-    if compute >= idle.compute_below:
-        facts = {"compute_percent": compute, "compute_below_percent": idle.compute_below}
-        return replace(verdict, reasons=(Reason(Code.COMPUTING, facts),))
-
-    idle_for = verdict.idle_for
-    assert idle_for is not None  # noqa: S101  known where memory and compute are
     ladder, cut = _ladder(holder, rule)
-    evidence = {
-        "idle_seconds": idle_for,
-        "for_seconds": lasting,
-        "memory_bytes": memory,
-        "compute_percent": compute,
-        "compute_below_percent": idle.compute_below,
-    }
-    watch = {"unwatched_seconds": idle_for, "unwatched_for_seconds": lasting}
-    if idle_for < lasting:
-        first = ladder[0] if ladder else None
-        wait = lasting - idle_for + (first.after.total_seconds() if first else 0.0)
-        still = Reason(Code.WATCHED, watch) if unwatched else Reason(Code.IDLE_NOT_LONG, evidence)
+    reasons, over = (stand.reason, *cut), stand.over
+    if over is None:
+        return replace(verdict, reasons=(stand.reason,))
+    first = ladder[0] if ladder else None
+    if over < 0:
+        wait = first.after.total_seconds() - over if first else 0.0
         return replace(
             verdict,
-            reasons=(still, *cut),
+            reasons=reasons,
             stage=0 if first else None,
             next_action=first.do if first else None,
             deadline=now.monotonic + wait if first else None,
         )
+    if stand.reason.code is Code.TRICKLE:  # no clock tells since when: the ladder begins with the Case
+        over = (first.after.total_seconds() if first else 0.0) + (now.monotonic - case.opened_at if case else 0.0)
 
-    over_long = Reason(Code.UNWATCHED, watch) if unwatched else Reason(Code.IDLE_TOO_LONG, evidence)
-    reasons = (over_long, *cut)
     index = case.stages_done if case is not None else 0
     if index >= len(ladder):
         return replace(verdict, reasons=(*reasons, Reason(Code.LADDER_DONE)))
@@ -205,7 +207,6 @@ def _weigh(verdict: Verdict, holder: Holder, rule: Rule, case: Case | None, now:
     if ladder[index].do.loses_work and not is_told:
         index = _last_warning(ladder[:index], index)
     stage = ladder[index]
-    over = idle_for - lasting
     loss = _loss_at(ladder[index:], rule, case, over, now)
     due = now.monotonic + stage.after.total_seconds() - over
     if stage.do.loses_work and loss is not None:
@@ -227,7 +228,7 @@ def _ladder(holder: Holder, rule: Rule) -> tuple[tuple[Stage, ...], tuple[Reason
     Nor does anything more follow where it is only inferred that it is on a device, unless the rule trusts that.
     """
     state = holder.state
-    named = state is OwnerState.IDLE or rule.match.state is state
+    named = rule.ends_in(state)
     trusted = rule.trust_estimates or not holder.estimated
     if named and trusted:
         return rule.ladder, ()
@@ -252,10 +253,3 @@ def _loss_at(stages: tuple[Stage, ...], rule: Rule, case: Case | None, over: flo
     warned_at = case.warned_at if case is not None and case.warned_at is not None else now.monotonic
     promised = case.deadline if case is not None and case.deadline is not None else due
     return max(due, warned_at + rule.notice.total_seconds(), promised)
-
-
-def _idle_for(holder: Holder, rule: Rule, window: Window | None) -> float | None:
-    """Seconds idle under the thresholds of `rule`. While a cell runs, what its processes do is no use of it."""
-    if window is None or not is_known(holder.compute) or not is_known(holder.memory):
-        return None
-    return window.idle_for(rule.idle.compute_below, at_rest=holder.state in _AT_REST)

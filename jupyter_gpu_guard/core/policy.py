@@ -191,10 +191,20 @@ def _matches(text: str | None, glob: str) -> bool:
 
 
 @dataclass(frozen=True)
+class Trickle:
+    """Due although it peaks: unused, and in the mean below `mean_below` percent, for as long as `over`."""
+
+    mean_below: float = 2.0
+    over: timedelta = timedelta(hours=6)
+
+
+@dataclass(frozen=True)
 class Rule:
     """A condition with thresholds and a ladder. `keep` True: whatever matches is left alone.
 
-    `trust_estimates`: something may be ended although it is only inferred that it is on a device.
+    `trust_estimates`: something may be ended although it is only inferred that it is on a device. `observe`: it only
+    says what it would do, and a later rule decides. `states` are limits of their own for owners in these states, for
+    which the whole ladder holds then (None: they are only ever warned, after `idle.lasting`).
     """
 
     name: str
@@ -205,6 +215,19 @@ class Rule:
     ladder: tuple[Stage, ...] = (Stage(Action.WARN), Stage(Action.SHUTDOWN, timedelta(minutes=15)))
     keep: bool = False
     trust_estimates: bool = False
+    observe: bool = False
+    states: Mapping[OwnerState, timedelta | None] = field(default_factory=dict)
+    trickle: Trickle | None = None
+
+    def lasting_in(self, state: OwnerState) -> timedelta | None:
+        """How long an owner in this state must be idle; None: never."""
+        return self.states.get(state) or self.idle.lasting
+
+    def ends_in(self, state: OwnerState) -> bool:
+        """Whether the whole ladder holds for an owner in this state, and not only its warnings."""
+        if state in self.states:
+            return self.states[state] is not None
+        return state is OwnerState.IDLE or self.match.state is state
 
 
 @dataclass(frozen=True)
@@ -247,10 +270,17 @@ class Policy:
     exemptions: tuple[Exemption, ...] = ()
 
     def rule_for(self, holder: Holder, around: Around) -> Rule:
-        """The first rule that matches `holder`."""
+        """The first rule that matches `holder` and does not only observe."""
+        return self.rules_for(holder, around)[-1]
+
+    def rules_for(self, holder: Holder, around: Around) -> tuple[Rule, ...]:
+        """The rules that match `holder`: those that only observe and, as the last, the one that decides."""
+        found = []
         for rule in self.rules:
             if rule.match.holds(holder, around):
-                return rule
+                found.append(rule)
+                if not rule.observe:
+                    return tuple(found)
         raise ValueError("a policy must end in a rule that matches everything")
 
     def exemption_for(self, holder: Holder, around: Around) -> Exemption | None:

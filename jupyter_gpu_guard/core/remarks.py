@@ -5,8 +5,10 @@ from __future__ import annotations
 from .model import Evidence, Holder, OwnerKind, OwnerState, is_known, total
 from .policy import Rule
 from .verdict import Code, Fact, Reason
-from .window import Window
+from .window import HOUR, Window
 
+
+KEEP_ALIVE_OVER = 2 * HOUR
 
 def is_judged_unwatched(holder: Holder, rule: Rule) -> bool:
     """Whether it is a TensorBoard that is due for want of visitors, whatever memory it holds."""
@@ -15,9 +17,10 @@ def is_judged_unwatched(holder: Holder, rule: Rule) -> bool:
 
 def limit_of(holder: Holder, rule: Rule) -> float | None:
     """Seconds of idleness from which `rule` has something to say about `holder`; None: never."""
-    if rule.idle.lasting is None:
+    limit = rule.lasting_in(holder.state)
+    if limit is None:
         return None
-    lasting = rule.idle.lasting.total_seconds()
+    lasting = limit.total_seconds()
     if rule.idle.unwatched_for is None or not is_judged_unwatched(holder, rule):
         return lasting
     return max(lasting, rule.idle.unwatched_for.total_seconds())
@@ -46,6 +49,23 @@ def run_ended(holder: Holder, rule: Rule, window: Window) -> Reason | None:
         "compute_percent": max(busy),
     }
     return Reason(Code.RUN_ENDED, facts)
+
+
+def keep_alive(holder: Holder, rule: Rule, window: Window, *, at_rest: bool) -> Reason | None:
+    """The remark that a little compute comes regularly while nobody uses it. Nothing follows from it.
+
+    Not where the rule deals with trickles, nor for less than `KEEP_ALIVE_OVER` or the rule's limit.
+    """
+    lasting = limit_of(holder, rule)
+    if rule.trickle is not None or lasting is None:
+        return None
+    over = max(lasting, KEEP_ALIVE_OVER)
+    if window.unused_for(at_rest=at_rest) < over:
+        return None
+    mean, pulses = window.mean_over(over), window.pulses_over(over, rule.idle.compute_below)
+    if mean is None or pulses is None or mean >= rule.idle.compute_below / 2:
+        return None
+    return Reason(Code.POSSIBLE_KEEP_ALIVE, {"pulses": pulses, "over_seconds": over, "mean_percent": mean})
 
 
 def remarks(holder: Holder) -> tuple[Reason, ...]:

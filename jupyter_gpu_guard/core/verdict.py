@@ -42,6 +42,9 @@ class Code(str, Enum):
     ESTIMATED = "estimated"  # it is inferred, and not seen, that it is on a device
     SOLE_OWNER = "sole-owner"  # its compute is that of the whole device
     UNWATCHED = "unwatched"  # a TensorBoard that nobody looks at
+    TRICKLE = "trickle"  # hardly any compute in all over a long time, although there are peaks
+    POSSIBLE_KEEP_ALIVE = "possible-keep-alive"  # a little compute comes regularly, as if to seem in use
+    RULE_OBSERVES = "rule-observes"  # a rule on trial would do something
     WATCHED = "watched"  # a TensorBoard that somebody looks at
 
 

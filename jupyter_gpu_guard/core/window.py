@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, inf
 
+from . import trickle
 from .model import Activity, Holder, OwnerKey, OwnerKind, ProcessKey, Reading, is_known
 
 MINUTE = 60.0
@@ -56,6 +57,8 @@ class Effort:
 class Window:
     """What was seen of one Holder without a gap, from `began` to `at` (monotonic seconds).
 
+    `stretches`, and `stretch`, which still grows, are the last days in steps of ten minutes.
+
     `used_at`: the end of the last cell, or the last visit to a TensorBoard. `grown_at`: when a new process was last
     seen in the tree. `busy_at`: when the processes last used the CPU, disk or network. `visited_at`: when somebody was
     last seen at a port of theirs. `unseen_at`: when neither could be seen. `quiet_at`: the last reading without compute
@@ -77,6 +80,8 @@ class Window:
     unseen_at: float | None = None
     quiet_at: float | None = None
     cpu: Mapping[ProcessKey, float] = field(default_factory=dict)
+    stretches: trickle.Stretches = ()
+    stretch: trickle.Stretch | None = None
     activity: Activity | None = None
 
     @property
@@ -105,6 +110,22 @@ class Window:
         uses = (self.used_at, *at_ease)
         since = max(since, *(use for use in uses if use is not None), self.began)
         return max(0.0, self.at - since) if compute_below > 0 else 0.0
+
+    def unused_for(self, *, at_rest: bool = True) -> float:
+        """Seconds seen without any use, whatever was computed. `at_rest` as in `idle_for`."""
+        return self.idle_for(inf, at_rest=at_rest)
+
+    def mean_over(self, seconds: float) -> float | None:
+        """The mean compute of the last `seconds`, in percent; None: not all of them were seen."""
+        return trickle.mean_of(self._steps, self.at, seconds)
+
+    def pulses_over(self, seconds: float, above: float) -> int | None:
+        """How often compute of `above` percent came and went in the last `seconds`; None: not like a clock."""
+        return trickle.pulses_of(self._steps, self.at, seconds, above)
+
+    @property
+    def _steps(self) -> trickle.Stretches:
+        return self.stretches if self.stretch is None else (*self.stretches, self.stretch)
 
     def minute_mean(self) -> Reading:
         """Mean compute over the last minute seen, in percent."""
@@ -165,6 +186,8 @@ def _extend(window: Window, holder: Holder, compute: float, now: float) -> Windo
         sum(effort.cpu_seconds for effort in efforts) >= BUSY_CPU_SECONDS
         or sum(effort.bytes for effort in efforts) >= BUSY_BYTES
     )
+    span = trickle.Stretch(window.at, now, compute * (now - window.at), compute)
+    stretches, stretch = trickle.lengthen(window.stretches, window.stretch, span)
     return Window(
         root=window.root,
         began=window.began,
@@ -180,6 +203,8 @@ def _extend(window: Window, holder: Holder, compute: float, now: float) -> Windo
         visited_at=visited_at,
         unseen_at=now if _is_unseen(window, holder) else window.unseen_at,
         quiet_at=now if compute < QUIET_BELOW else window.quiet_at,
+        stretches=stretches,
+        stretch=stretch,
         cpu=holder.cpu,
         activity=holder.activity,
     )

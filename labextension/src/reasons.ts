@@ -156,6 +156,25 @@ const REASONS: Record<ReasonCode, (facts: Facts) => string> = {
       f.span('unwatched_seconds'),
       f.span('unwatched_for_seconds')
     ),
+  trickle: f =>
+    f.trans.__(
+      'It holds %1 with a mean compute of %2 over the last %3. Less than %4 counts as a trickle.',
+      f.bytes('memory_bytes'),
+      f.percent('mean_percent'),
+      f.span('over_seconds'),
+      f.percent('mean_below_percent')
+    ),
+  'possible-keep-alive': f =>
+    f.trans.__(
+      'It computed %1 times, at regular times, in %2, and %3 in the mean: perhaps only to seem in use.',
+      f.number('pulses'),
+      f.span('over_seconds'),
+      f.percent('mean_percent')
+    ),
+  'rule-observes': f =>
+    f.word('would') === 'warn'
+      ? f.trans.__('Rule %1, which is on trial, would warn now.', f.word('rule'))
+      : f.trans.__('Rule %1, which is on trial, would shut it down now.', f.word('rule')),
   watched: f =>
     f.trans.__(
       'This TensorBoard was looked at, or first seen, %1 ago. The limit is %2.',

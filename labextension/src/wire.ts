@@ -29,6 +29,9 @@ export const REASON_CODES = [
   "estimated",
   "sole-owner",
   "unwatched",
+  "trickle",
+  "possible-keep-alive",
+  "rule-observes",
   "watched"
 ] as const;
 

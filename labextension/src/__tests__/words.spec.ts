@@ -25,7 +25,12 @@ const FACTS = {
   processes: 4,
   died: 1,
   unwatched_seconds: 9000,
-  unwatched_for_seconds: 7200
+  unwatched_for_seconds: 7200,
+  pulses: 12,
+  mean_percent: 0.4,
+  mean_below_percent: 2,
+  over_seconds: 21600,
+  would: 'shutdown'
 };
 
 describe('reasonText', () => {

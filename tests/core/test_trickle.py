@@ -1,0 +1,176 @@
+"""A little compute now and then: told from work, and from nothing at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jupyter_gpu_guard.core.judge import Bench, judge
+from jupyter_gpu_guard.core.ledger import Ledger, review, settle
+from jupyter_gpu_guard.core.model import OwnerState
+from jupyter_gpu_guard.core.policy import Action, Rule, Trickle
+from jupyter_gpu_guard.core.trickle import LONGEST, STRIDE
+from jupyter_gpu_guard.core.verdict import Code, Result
+from jupyter_gpu_guard.core.window import Window, Windows, push
+
+from .build import at, codes, holder, outcome, owner, policy, rule, rungs, steady, verdict_on
+
+STEP = 60.0
+WHO = owner().key
+
+
+@cache
+def pulsed(hours: float, every: float = 30.0, percent: float = 40.0, used_at: float | None = None) -> Window:
+    """What was seen in so many hours with one minute of `percent` compute every so many minutes, up to a pulse."""
+    windows: Windows = {}
+    steps = round(hours * 60)
+    for step in range(steps + 1):
+        compute = percent if (steps - step) % every == 0 else 0.0
+        held = holder(
+            compute=compute, of=owner(used_at=used_at if used_at is not None and step * STEP >= used_at else None)
+        )
+        windows = push(windows, (held,), step * STEP, STEP)
+    return windows[WHO]
+
+
+def said(window: Window, ruled: Rule, state: OwnerState = OwnerState.IDLE):
+    """What is said about a holder that has been seen so, at a moment between two pulses."""
+    now = window.at
+    return verdict_on(holder(compute=40.0, of=owner(state=state)), by=ruled, now=now, windows={WHO: window})
+
+
+WITH = replace(rule(lasting="2h"), trickle=Trickle(2.0, timedelta(hours=6)))
+
+
+def test_without_such_a_rule_a_regular_pulse_is_only_remarked() -> None:
+    """It computes, and is kept; that it does so like a clock while nobody uses it is said."""
+    verdict = said(pulsed(8), rule(lasting="2h"))
+    assert verdict.action is Action.KEEP
+    assert codes(verdict) == [Code.COMPUTING, Code.POSSIBLE_KEEP_ALIVE]
+    facts = verdict.reasons[1].facts
+    assert facts["pulses"] == 4
+    assert facts["mean_percent"] == pytest.approx(40 / 30, rel=0.35)
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        pulsed(1.5),  # not seen for long enough
+        pulsed(8, used_at=7 * 3600.0),  # a cell ended an hour ago
+        pulsed(8, every=3, percent=40),  # a third of the time: work
+        pulsed(8, every=100),  # too seldom to be a clock
+        pulsed(8, percent=3),  # below what counts as compute
+    ],
+    ids=["short", "used", "work", "seldom", "noise"],
+)
+def test_what_is_no_regular_pulse_is_not_remarked(window: Window) -> None:
+    """Nobody is suspected without the whole pattern."""
+    assert Code.POSSIBLE_KEEP_ALIVE not in codes(said(window, rule(lasting="2h")))
+
+
+def test_a_trickle_is_due_although_it_computes() -> None:
+    """Warned first, with the readings; and the notice runs from there."""
+    verdict = said(pulsed(8), WITH)
+    assert (verdict.action, verdict.next_action) == (Action.WARN, Action.SHUTDOWN)
+    assert codes(verdict) == [Code.TRICKLE]
+    assert verdict.reasons[0].facts["mean_percent"] == pytest.approx(40 / 30, rel=0.1)
+    assert verdict.deadline == pytest.approx(pulsed(8).at + 900)
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        pulsed(5.9),
+        pulsed(8, used_at=3 * 3600.0),
+        pulsed(8, every=15),  # 2.7 % in the mean
+    ],
+    ids=["not seen for so long", "used meanwhile", "more than that"],
+)
+def test_what_is_no_trickle_is_not_due(window: Window) -> None:
+    """The whole time must have been seen, without use, below the mean."""
+    verdict = said(window, WITH)
+    assert verdict.action is Action.KEEP
+    assert codes(verdict) == [Code.COMPUTING]
+
+
+def test_a_trickle_goes_through_the_whole_ladder_although_it_peaks() -> None:
+    """The Case stays open from pulse to pulse: a warning, a full notice, and the shutdown; never sooner."""
+    ledger, told_at, ended_at = Ledger(), None, None
+    window = pulsed(8)
+    windows: Windows = {WHO: window}
+    for step in range(1, 40):
+        now = window.at + step * STEP
+        held = holder(compute=40.0 if step % 30 == 0 else 0.0)
+        windows = push(windows, (held,), now, STEP)
+        bench = Bench(policy(replace(WITH, idle=rule(lasting="12h").idle)), windows, {}, ledger, {}, at(now))
+        (verdict,) = judge((held,), bench)
+        ledger = review(ledger, (verdict,), at(now))
+        assert verdict.reasons[0].code is Code.TRICKLE
+        if verdict.action is Action.WARN:
+            told_at = now
+            ledger = settle(ledger, verdict, outcome(verdict, Result.DONE, at(now)), at(now))
+        elif verdict.action is Action.SHUTDOWN:
+            ended_at = now
+            break
+    assert told_at == window.at + STEP
+    assert ended_at == told_at + 900
+
+
+def test_a_late_first_stage_is_no_obstacle() -> None:
+    """Nothing tells since when it has been a trickle, so the ladder begins with its first stage."""
+    verdict = said(pulsed(8), replace(WITH, ladder=rungs(("warn", "30m"), ("shutdown", "1h"))))
+    assert verdict.action is Action.WARN
+
+
+def test_a_trickle_counts_without_a_limit_for_idleness() -> None:
+    """`for: never` and a trickle: only the trickle is due."""
+    assert said(pulsed(8), replace(WITH, idle=rule(lasting=None).idle)).action is Action.WARN
+    never = said(pulsed(5.9), replace(WITH, idle=rule(lasting=None).idle))
+    assert never.action is Action.KEEP
+
+
+def test_a_running_cell_is_only_warned_of_a_trickle() -> None:
+    """As of idleness: unless the rule names the state."""
+    verdict = said(pulsed(8), WITH, OwnerState.EXECUTING)
+    assert (verdict.action, verdict.next_action) == (Action.WARN, None)
+    assert Code.STATE_WARNS_ONLY in codes(verdict)
+    named = replace(WITH, states={OwnerState.EXECUTING: timedelta(hours=9)})
+    assert said(pulsed(8), named, OwnerState.EXECUTING).next_action is Action.SHUTDOWN
+
+
+def test_the_record_of_days_stays_small() -> None:
+    """A steady load for a week keeps three days in steps of ten minutes."""
+    windows: Windows = {}
+    for step in range(7 * 24 * 12):
+        windows = push(windows, (holder(compute=30.0),), step * 300.0, 300.0)
+    window = windows[WHO]
+    assert len(window.stretches) <= LONGEST / STRIDE + 1
+    assert window.mean_over(2 * 86_400.0) == pytest.approx(30)
+    assert window.mean_over(7 * 86_400.0) is None
+
+
+@steady
+@given(
+    computes=st.lists(st.floats(0, 100), min_size=30, max_size=90),
+    steps=st.lists(st.sampled_from([5.0, 7.0, 60.0, 200.0]), min_size=90, max_size=90),
+)
+def test_the_mean_is_that_of_all_that_was_seen(computes: list[float], steps: list[float]) -> None:
+    """Over the whole Window it is exact; over a part it lies between the lowest and the highest there."""
+    windows: Windows = {}
+    now, work = 0.0, 0.0
+    for number, compute in enumerate(computes):
+        if number:
+            now += steps[number]
+            work += compute * steps[number]
+        windows = push(windows, (holder(compute=compute),), now, 1000.0)
+    window = windows[WHO]
+    assert window.mean_over(now) == pytest.approx(work / now)
+    part = window.mean_over(now / 3)
+    assert part is not None
+    assert min(computes[1:]) - 1e-6 <= part <= max(computes[1:]) + 1e-6
+    assert window.mean_over(now + 1) is None
