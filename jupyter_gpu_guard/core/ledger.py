@@ -28,8 +28,8 @@ class Case:
     """The open matter of one Holder under one Rule. Times are monotonic seconds.
 
     `stages_done` rungs of the rule's ladder are behind it. `warned_at`: since when a delivered warning names a loss; it
-    is None after a hint that nothing follows by itself. `deadline` was promised in such a warning, or shown after it:
-    nothing is lost before it, and it only ever moves away.
+    is None after a hint that nothing follows by itself, and once nothing does any more. `deadline` was promised in such
+    a warning, or shown after it: nothing is lost before it, and it only ever moves away.
     """
 
     owner: OwnerKey
@@ -73,7 +73,7 @@ def review(ledger: Ledger, verdicts: Iterable[Verdict], now: Instant) -> Ledger:
         case = ledger.case_of(verdict.owner, verdict.root)
         if verdict.action is Action.KEEP:
             if case is not None and _stays_open(case, verdict):
-                cases[verdict.owner] = _moved(case, verdict, now)
+                cases[verdict.owner] = _moved(_called_off(case, verdict), verdict, now)
             continue
         opened = case or Case(verdict.owner, verdict.root, verdict.rule, now.monotonic)
         cases[verdict.owner] = _moved(opened, verdict, now)
@@ -94,6 +94,14 @@ def _stays_open(case: Case, verdict: Verdict) -> bool:
     """Whether the holder is still over its limits; a hint that was given stands for as long as it holds true."""
     codes = {reason.code for reason in verdict.reasons}
     return bool(codes & _STILL_OPEN) or (Code.RUN_ENDED in codes and case.warned_at is None)
+
+
+def _called_off(case: Case, verdict: Verdict) -> Case:
+    """The Case once it is said that nothing follows by itself: should that change, a loss has to be named anew."""
+    if case.warned_at is None or all(reason.code is not Code.STATE_WARNS_ONLY for reason in verdict.reasons):
+        return case
+    notice = case.notice and replace(case.notice, next_action=None, deadline=None)
+    return replace(case, warned_at=None, notice=notice)
 
 
 def begin(ledger: Ledger, verdict: Verdict, now: Instant) -> Ledger:

@@ -280,6 +280,23 @@ def test_a_warning_that_was_overtaken_by_a_lease_promises_nothing() -> None:
     assert settled(Ledger(), WARN, Result.DONE) == Ledger()
 
 
+# --- what is not to come any more -----------------------------------------------------------------------------------
+
+
+def test_a_loss_that_is_not_to_come_any_more_is_no_warning() -> None:
+    """Its state spares it now. The notice says so, the deadline stays the earliest, and a loss is named anew."""
+    spared = verdict(
+        Action.KEEP, Code.IDLE_TOO_LONG, Code.STATE_WARNS_ONLY, Code.LADDER_DONE, deadline=None, next_action=None
+    )
+    ledger = review(warned(), (spared,), at(NOW + 60))
+    case = ledger.cases[A]
+    assert (case.warned_at, case.deadline, case.stages_done) == (None, NOW + 900, 1)
+    (notice,) = ledger.notices
+    assert (notice.next_action, notice.deadline) == (None, None)
+    again = settled(ledger, verdict(deadline=NOW + 9900), Result.DONE, NOW + 9000)
+    assert (again.cases[A].warned_at, again.cases[A].deadline) == (NOW + 9000, NOW + 9900)
+
+
 # --- rehearsal ------------------------------------------------------------------------------------------------------
 
 
