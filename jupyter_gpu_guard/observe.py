@@ -19,6 +19,7 @@ from .core.model import (
     ProcessKey,
     Reading,
     Snapshot,
+    Unknown,
     Why,
     is_known,
 )
@@ -66,6 +67,7 @@ class Observer:
             self._marks = Aside("marks", insight.marks, deadline)
             self._activity = Aside("activity", insight.activity, deadline)
         self._between: list[DevicesSeen] = []
+        self._is_lost = False  # an extra look has failed, and with it what the driver tells only once
 
     async def observe(self, before: Attribution = _NOBODY) -> Snapshot:
         """One Snapshot. `before` is what the previous one led to. Never raises but for cancellation."""
@@ -81,6 +83,8 @@ class Observer:
         for earlier in self._between:
             seen = _with_peaks_of(earlier, seen)
         self._between.clear()
+        if self._is_lost and seen.devices:
+            seen, self._is_lost = _without_compute(seen), False
 
         processes: Mapping[int, Process] = {}
         closely = {key.pid for key in before.lineage}  # of strangers nothing is wanted but who they are
@@ -112,11 +116,13 @@ class Observer:
     async def look(self) -> DevicesSeen | None:
         """An extra look at the devices, to verify an act. None: they did not answer.
 
-        What it sees of compute is kept for the next Snapshot, since the driver tells it only once.
+        What it sees of compute is kept for the next Snapshot, since the driver tells it only once. If it fails, the
+        next one knows nothing of compute.
         """
         try:
             seen = await self._read_devices()
         except Exception:  # noqa: BLE001  the caller is told that nothing is known
+            self._is_lost = True
             return None
         self._between.append(seen)
         return seen
@@ -197,6 +203,16 @@ def _with_peaks_of(earlier: DevicesSeen, later: DevicesSeen) -> DevicesSeen:
         devices=tuple(
             replace(device, overall=_peak(whole.get(device.uuid), device.overall)) for device in later.devices
         ),
+    )
+
+
+def _without_compute(seen: DevicesSeen) -> DevicesSeen:
+    """`seen`, if it does not tell of all the time since the Snapshot before."""
+    lost = Unknown(Why.NOT_READ, "a part of what the driver had to tell came too late")
+    return replace(
+        seen,
+        clients=tuple(replace(client, compute=_peak(lost, client.compute)) for client in seen.clients),
+        devices=tuple(replace(device, overall=_peak(lost, device.overall)) for device in seen.devices),
     )
 
 

@@ -44,6 +44,7 @@ class FakeGpu:
 
     def __init__(self) -> None:
         self.on = [KERNEL.pid]
+        self.fails = False
         self.compute: list[Reading] = []
         self.overall: list[Reading] = []
 
@@ -51,6 +52,8 @@ class FakeGpu:
         """Who is on it. What it was told to say of compute it says once, as a driver does."""
         compute = self.compute.pop(0) if self.compute else 0.0
         overall = self.overall.pop(0) if self.overall else 0.0
+        if self.fails:
+            raise OSError("too late")
         clients = tuple(GpuClient("GPU-0", pid, 2.0**30, compute) for pid in self.on)
         return DevicesSeen((replace(GPU, overall=overall),), clients)
 
@@ -203,6 +206,17 @@ def test_compute_seen_by_an_extra_look_is_not_lost(scene: Scene, between, afterw
     snapshot = scene.look()
     assert [client.compute for client in snapshot.clients] == [seen]
     assert snapshot.devices[0].overall == seen
+
+
+def test_an_extra_look_that_failed_makes_compute_unknown_once(scene: Scene) -> None:
+    """What the driver told then, it does not tell again."""
+    scene.gpu.compute, scene.gpu.fails = [90.0], True
+    assert scene.loop.run_until_complete(scene.observer.look()) is None
+    scene.gpu.fails = False
+    for expected in (Why.NOT_READ, None):
+        snapshot = scene.look()
+        readings = [*(client.compute for client in snapshot.clients), snapshot.devices[0].overall]
+        assert [reading.why if isinstance(reading, Unknown) else None for reading in readings] == [expected] * 2
 
 
 def test_one_kind_of_owners_that_cannot_be_listed_is_a_gap_of_itself(scene: Scene) -> None:
