@@ -21,7 +21,8 @@ from .core.model import Gap, Holder, Instant, OwnerKey, Snapshot, is_known
 from .core.policy import NOBODY, Action, Around, Mode, Policy, Rule, Site
 from .core.verdict import Code, Lease, Notice, Outcome, Protection, Reason, Result, Verdict
 from .core.window import Windows
-from .protocols import Clock, Enforcer, Journal, Leases, NoJournal
+from .keeping import DAY, KeepRefusedError, ReasonMissingError, counting, refusal
+from .protocols import Clock, Enforcer, Grant, Journal, Leases, NoJournal
 
 RING = 10.0  # seconds for which the driver keeps its samples
 OUTCOMES_KEPT = 100
@@ -49,14 +50,6 @@ class NoSuchOwnerError(LookupError):
     """No kernel, terminal or TensorBoard of this server has this name."""
 
 
-class KeepTooLongError(ValueError):
-    """Longer than the rule allows."""
-
-    def __init__(self, longest: timedelta) -> None:
-        super().__init__(f"the limit is {longest}")
-        self.longest = longest
-
-
 class NotPendingError(LookupError):
     """No policy by that digest waits for a person."""
 
@@ -82,6 +75,7 @@ class Published:
     verdicts: Mapping[OwnerKey, Verdict] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
     leases: Mapping[OwnerKey, Lease] = field(default_factory=dict)
+    grants: tuple[Grant, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
     gaps_since: Mapping[str, datetime] = field(default_factory=dict)
     ticks: int = 0
@@ -93,6 +87,13 @@ class Published:
         seen = self.snapshot
         devices = {device.uuid: device for device in seen.devices} if seen else {}
         return self.policy.rule_for(holder, Around(devices, seen.taken_at.wall if seen else EPOCH, self.site))
+
+    def keeps_left(self, holder: Holder) -> int | None:
+        """How often `holder` may yet be kept in the present 24 hours, as of the last look; None: without limit."""
+        per_day = self.rule_for(holder).keep_limits.per_day
+        if per_day is None or self.snapshot is None:
+            return per_day
+        return max(0, per_day - len(counting(self.grants, holder, self.snapshot.taken_at.wall)))
 
     def holder(self, key: OwnerKey) -> Holder:
         """The holder named `key`. Raises NoSuchOwnerError."""
@@ -145,9 +146,10 @@ class Guard:
         self._problems = problems
         self._log = log
         self._chronicle = Chronicle(journal or NoJournal(), clock)
-        self._read_leases: Aside[Mapping[OwnerKey, Lease]] = Aside(
-            "leases", lambda: leases.active(clock.now().wall), RING
+        self._read_leases: Aside[tuple[Mapping[OwnerKey, Lease], tuple[Grant, ...]]] = Aside(
+            "leases", lambda now: (leases.active(now), leases.grants(now - DAY)), RING
         )
+        self._keeping = asyncio.Lock()
         self._pledged: dict[OwnerKey, Lease] = {}
         self._pending: Pending | None = None
         self._ledger = Ledger(rehearsal=policy.mode is Mode.OBSERVE)
@@ -250,33 +252,51 @@ class Guard:
         self._publish()
         return self.published
 
-    async def keep(self, key: OwnerKey, lasting: timedelta, reason: str, by: str) -> Lease:
-        """Promise to leave `key` alone for `lasting`. Raises NoSuchOwnerError, KeepTooLongError, TooLateError.
+    async def keep(
+        self, key: OwnerKey, lasting: timedelta, reason: str, by: str, *, beyond_limits: bool = False
+    ) -> Lease:
+        """Promise to leave `key` alone for `lasting`; `beyond_limits` of its rule by the administrator's right.
 
-        A lease that could not be stored holds until this server ends; that is logged, and shown by health.
+        Raises NoSuchOwnerError, KeepRefusedError, TooLateError. A lease that could not be stored holds until this
+        server ends; that is logged, and shown by health.
         """
-        holder = self.published.holder(key)
-        longest = self.longest_keep(holder)
-        if lasting > longest:
-            raise KeepTooLongError(longest)
-        if key in self._too_late:
-            raise TooLateError(f"{key} is being shut down; it is too late to keep it")
-        lease = Lease(key, self._clock.now().wall + lasting, reason, by)
-        self._pledged[key] = lease  # holds from this moment, also while it is being written
-        try:
-            await asyncio.to_thread(self._leases.grant, lease)
-        except OSError as error:
-            self._log.warning("GPU guard: a lease could not be stored, it holds until this server ends: %s", error)
-        self._chronicle.kept(lease, holder, beyond=False)
+        async with self._keeping:  # so that two at once are counted as two
+            holder = self.published.holder(key)
+            exceeds = await self._exceeds(holder, lasting, reason)
+            if exceeds is not None and (not beyond_limits or isinstance(exceeds, ReasonMissingError)):
+                raise exceeds
+            if key in self._too_late:
+                raise TooLateError(f"{key} is being shut down; it is too late to keep it")
+            now = self._clock.now().wall
+            lease = Lease(key, now + lasting, reason, by)
+            self._pledged[key] = lease  # holds from this moment, also while it is being written
+            try:
+                await asyncio.to_thread(self._leases.grant, lease, Grant(key, holder.owner.notebook, now))
+            except OSError as error:
+                self._log.warning("GPU guard: a lease could not be stored, it holds until this server ends: %s", error)
+        self._chronicle.kept(lease, holder, beyond=exceeds is not None)
         self._log.info("GPU guard: %s keeps %s until %s", by, key, lease.until.isoformat(timespec="minutes"))
         self._withdraw_notice(key)
         self._publish(leases={**self.published.leases, key: lease}, verdicts=self._spared_by(lease))
         return lease
 
-    async def unkeep(self, key: OwnerKey) -> bool:
-        """End the lease of `key` early. False: there was none."""
+    async def _exceeds(self, holder: Holder, lasting: timedelta, reason: str) -> KeepRefusedError | None:
+        """Why the rule of `holder` does not allow to keep it like this, or None."""
+        rule = self.published.rule_for(holder)
+        now = self._clock.now().wall
+        if rule.keep_limits.per_day is not None:
+            granted = await asyncio.to_thread(self._leases.grants, now - DAY)
+            self.published = replace(self.published, grants=granted)
+        return refusal(rule, holder, lasting, reason, self.published.grants, now)
+
+    async def unkeep(self, key: OwnerKey, by: str = "somebody") -> bool:
+        """End the lease of `key` early, for `by`. False: there was none. Raises NoSuchOwnerError."""
+        holder = self.published.holder(key)
+        lease = self.published.leases.get(key)
         pledged = self._pledged.pop(key, None)
         stored = await asyncio.to_thread(self._leases.end, key)
+        if stored or pledged is not None:
+            self._chronicle.unkept(holder, lease or pledged, by)
         self._publish(leases={k: lease for k, lease in self.published.leases.items() if k != key})
         return stored or pledged is not None
 
@@ -368,7 +388,8 @@ class Guard:
         wall = snapshot.taken_at.wall
         stored: Mapping[OwnerKey, Lease]
         try:
-            stored = await self._read_leases()
+            stored, grants = await self._read_leases(self._clock.now().wall)
+            self.published = replace(self.published, grants=grants)
         except Exception as error:  # noqa: BLE001  whoever may be leased is not judged
             gap = Gap("leases", f"the leases could not be read: {error}")
             stored, snapshot = self.published.leases, replace(snapshot, gaps=(*snapshot.gaps, gap))

@@ -13,17 +13,19 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from threading import RLock
 from typing import Any
 
 from .core.model import OwnerKey
 from .core.verdict import Lease
+from .protocols import Grant
 
 VERSION = 1
 LOCK_SECONDS = 2.0
 LARGEST_FILE = 2**20
+DAY = timedelta(days=1)  # for which grants are remembered, so that they can be counted
 
 
 class LeaseNotSavedError(OSError):
@@ -44,6 +46,8 @@ class FileLeases:
         self._lock = RLock()
         self._stored: dict[OwnerKey, Lease] = {}
         self._unsaved: dict[OwnerKey, Lease] = {}
+        self._grants: tuple[Grant, ...] = ()
+        self._unsaved_grants: tuple[Grant, ...] = ()
         self._stamp: tuple[int, ...] | None = None
         self._now = datetime.min.replace(tzinfo=timezone.utc)
 
@@ -60,13 +64,21 @@ class FileLeases:
             leases = {**self._stored, **self._unsaved}
             return {owner: lease for owner, lease in leases.items() if now <= lease.until}
 
-    def grant(self, lease: Lease) -> None:
-        """Remember `lease`, replacing an earlier one of its owner; on return it is on disk.
+    def grants(self, since: datetime) -> tuple[Grant, ...]:
+        """Those that any server of this user granted after `since`, of the last day at most, in the order of time."""
+        with self._lock:
+            self._refresh()
+            return tuple(grant for grant in self._all_grants() if grant.at > since)
 
-        Raises LeaseNotSavedError: it holds, but only until this server ends.
+    def grant(self, lease: Lease, grant: Grant | None = None) -> None:
+        """Remember `lease`, replacing an earlier one of its owner, and that it was granted; on return it is on disk.
+
+        Raises LeaseNotSavedError: it holds, and counts, but only until this server ends.
         """
         with self._lock:
             self._unsaved[lease.owner] = lease
+            if grant is not None:
+                self._unsaved_grants = (*self._unsaved_grants, grant)
             self._change({lease.owner: lease})
 
     def end(self, owner: OwnerKey) -> bool:
@@ -85,14 +97,21 @@ class FileLeases:
                 had = any(owner in self._stored for owner in changes)
                 wanted = {**self._stored, **self._unsaved, **changes}
                 kept = [lease for lease in wanted.values() if lease is not None and self._now <= lease.until]
-                self._write(kept)
+                granted = self._all_grants()
+                self._write(kept, granted)
         except OSError as error:
             self._fault = f"The leases cannot be saved in {self.path} ({error.strerror or error})."
             raise LeaseNotSavedError(self._fault) from error
         self._fault = None
         self._stored = {lease.owner: lease for lease in kept}
+        self._grants, self._unsaved_grants = granted, ()
         self._unsaved.clear()
         return had
+
+    def _all_grants(self) -> tuple[Grant, ...]:
+        """Those of the last day, written or not yet."""
+        found = sorted({*self._grants, *self._unsaved_grants}, key=lambda grant: grant.at)
+        return tuple(grant for grant in found if grant.at > max(self._now, found[-1].at) - DAY)
 
     def _refresh(self, *, locked: bool = False) -> None:
         """Read the file if it is another one than last time."""
@@ -104,21 +123,21 @@ class FileLeases:
             with self.path.open("rb") as file:
                 content = file.read(LARGEST_FILE + 1)
         except FileNotFoundError:
-            self._stored, self._stamp, self._fault = {}, None, None
+            self._stored, self._grants, self._stamp, self._fault = {}, (), None, None
             return
         except OSError as error:
             if locked:
                 raise  # what cannot be read must not be overwritten
             self._fault = f"The leases in {self.path} cannot be read ({error.strerror}); those known before still hold."
             return
-        leases, damage = _parse(content)
+        leases, grants, damage = _parse(content)
         self._stamp = stamp
         self._fault = None
         if damage is None:
-            self._stored = leases
+            self._stored, self._grants = leases, grants
         else:
             # What was known before is kept, so that a damaged file never ends a promise.
-            self._stored = {**self._stored, **leases}
+            self._stored, self._grants = {**self._stored, **leases}, tuple({*self._grants, *grants})
             self._set_aside(damage, locked=locked)
 
     def _set_aside(self, damage: str, *, locked: bool) -> None:
@@ -140,19 +159,22 @@ class FileLeases:
         while (aside := self.path.with_name(f"{self.path.name}.broken-{number}")).exists():
             number += 1
         self.path.rename(aside)
-        self._write(self._stored.values())
+        self._write(self._stored.values(), self._all_grants())
         self._damage = f"The leases in {self.path} were damaged ({damage}); the file is kept as {aside.name}."
 
-    def _write(self, leases: Iterable[Lease]) -> None:
+    def _write(self, leases: Iterable[Lease], grants: Iterable[Grant]) -> None:
         """Replace the file in one step."""
         rows = [
             {"owner": str(lease.owner), "until": lease.until.isoformat(), "reason": lease.reason, "by": lease.by}
             for lease in sorted(leases, key=lambda lease: lease.owner)
         ]
+        granted = [
+            {"owner": str(grant.owner), "notebook": grant.notebook, "at": grant.at.isoformat()} for grant in grants
+        ]
         descriptor, name = tempfile.mkstemp(prefix=f".{self.path.name}.", suffix=".new", dir=self.path.parent)
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump({"version": VERSION, "leases": rows}, file, indent=1)
+                json.dump({"version": VERSION, "leases": rows, "grants": granted}, file, indent=1)
                 file.flush()
                 os.fsync(file.fileno())
             Path(name).replace(self.path)
@@ -196,17 +218,17 @@ def _lock(descriptor: int) -> None:
             return
 
 
-def _parse(content: bytes) -> tuple[dict[OwnerKey, Lease], str | None]:
-    """The leases that can be read, and what is wrong with the file (None: nothing)."""
+def _parse(content: bytes) -> tuple[dict[OwnerKey, Lease], tuple[Grant, ...], str | None]:
+    """The leases and grants that can be read, and what is wrong with the file (None: nothing)."""
     if len(content) > LARGEST_FILE:
-        return {}, "it is too large"
+        return {}, (), "it is too large"
     try:
         whole = json.loads(content)
     except (ValueError, RecursionError):
-        return {}, "it is not JSON"
+        return {}, (), "it is not JSON"
     rows = whole.get("leases") if isinstance(whole, dict) else None
     if not isinstance(rows, list):
-        return {}, "it holds no list of leases"
+        return {}, (), "it holds no list of leases"
     leases: dict[OwnerKey, Lease] = {}
     damage = None if whole.get("version") == VERSION else "it has another version"
     for row in rows:
@@ -215,7 +237,21 @@ def _parse(content: bytes) -> tuple[dict[OwnerKey, Lease], str | None]:
             damage = "an entry cannot be read"
         else:
             leases[lease.owner] = lease
-    return leases, damage
+    granted = whole.get("grants", [])
+    grants = [_grant(row) for row in granted] if isinstance(granted, list) else [None]
+    if None in grants:
+        damage = "an entry cannot be read"
+    return leases, tuple(grant for grant in grants if grant is not None), damage
+
+
+def _grant(row: Any) -> Grant | None:
+    try:
+        at, owner, notebook = datetime.fromisoformat(row["at"]), OwnerKey.parse(row["owner"]), row["notebook"]
+    except (TypeError, KeyError, ValueError, AttributeError):
+        return None
+    if at.tzinfo is None or not (notebook is None or isinstance(notebook, str)):
+        return None
+    return Grant(owner, notebook, at.astimezone(timezone.utc))
 
 
 def _lease(row: Any) -> Lease | None:

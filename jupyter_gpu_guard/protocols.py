@@ -108,6 +108,19 @@ class Enforcer(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Grant:
+    """One time that somebody was granted a lease: for which owner and notebook, and when."""
+
+    owner: OwnerKey
+    notebook: str | None
+    at: datetime
+
+    def counts_for(self, owner: OwnerKey, notebook: str | None) -> bool:
+        """Whether it counts against the same owner, or another one of the same notebook."""
+        return self.owner == owner or (notebook is not None and self.notebook == notebook)
+
+
 class Leases(Protocol):
     """People's promises, on disk."""
 
@@ -120,8 +133,12 @@ class Leases(Protocol):
         """The leases that hold at `now`."""
         ...
 
-    def grant(self, lease: Lease) -> None:
-        """Remember `lease`, replacing an earlier one of the same owner; on return it is on disk."""
+    def grants(self, since: datetime) -> tuple[Grant, ...]:
+        """Those that were granted after `since`, of the last day at most, in the order of time."""
+        ...
+
+    def grant(self, lease: Lease, grant: Grant | None = None) -> None:
+        """Remember `lease`, replacing an earlier one of the same owner, and that it was granted; then it is on disk."""
         ...
 
     def end(self, owner: OwnerKey) -> bool:
@@ -165,6 +182,7 @@ __all__ = [
     "Devices",
     "DevicesSeen",
     "Enforcer",
+    "Grant",
     "Insight",
     "Journal",
     "Leases",

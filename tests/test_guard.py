@@ -23,7 +23,8 @@ from jupyter_gpu_guard.core.model import (
 )
 from jupyter_gpu_guard.core.policy import Action, Idle, Mode, Policy, Rule, Stage
 from jupyter_gpu_guard.core.verdict import Code, Outcome, Result
-from jupyter_gpu_guard.guard import Guard, KeepTooLongError, NoSuchOwnerError, TooLateError
+from jupyter_gpu_guard.guard import Guard, NoSuchOwnerError, TooLateError
+from jupyter_gpu_guard.keeping import KeepTooLongError
 from jupyter_gpu_guard.leases import FileLeases
 
 KEY = OwnerKey(OwnerKind.KERNEL, "k")

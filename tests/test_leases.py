@@ -16,6 +16,7 @@ from jupyter_gpu_guard import leases as module
 from jupyter_gpu_guard.core.model import OwnerKey, OwnerKind
 from jupyter_gpu_guard.core.verdict import Lease
 from jupyter_gpu_guard.leases import FileLeases, LeaseNotSavedError
+from jupyter_gpu_guard.protocols import Grant
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=timezone.utc)
 
@@ -248,3 +249,57 @@ def test_every_lease_is_read_as_it_was_written(tmp_path_factory: pytest.TempPath
     path = tmp_path_factory.mktemp("leases") / "leases.json"
     FileLeases(path).grant(any_lease)
     assert FileLeases(path).active(any_lease.until) == {any_lease.owner: any_lease}
+
+
+def granted(hours: float, name: str = "a", notebook: str | None = "a.ipynb") -> Grant:
+    """A grant so many hours after noon."""
+    return Grant(kernel(name), notebook, NOON + timedelta(hours=hours))
+
+
+def test_grants_are_remembered_for_a_day_by_all_servers(path: Path) -> None:
+    """They survive a restart, the end of their lease, and other servers; after a day they leave the file."""
+    one, other = FileLeases(path), FileLeases(path)
+    one.active(NOON)
+    one.grant(lease("a"), granted(0))
+    other.grant(lease("b"), granted(1, "b", None))
+    one.end(kernel("a"))
+    for leases in (one, other, FileLeases(path)):
+        assert leases.grants(NOON - timedelta(hours=1)) == (granted(0), granted(1, "b", None))
+        assert leases.grants(NOON) == (granted(1, "b", None),)
+    later = FileLeases(path)
+    later.active(NOON + timedelta(hours=24, minutes=30))
+    later.grant(lease("c", hours=30), granted(24.5, "c"))
+    assert later.grants(NOON - timedelta(days=9)) == (granted(1, "b", None), granted(24.5, "c"))
+    assert len(json.loads(path.read_text())["grants"]) == 2
+
+
+def test_a_grant_that_could_not_be_saved_counts(tmp_path: Path) -> None:
+    """A full disk lets nobody keep more often than they may."""
+    (tmp_path / "file").write_text("")
+    leases = FileLeases(tmp_path / "file" / "leases.json")
+    with pytest.raises(LeaseNotSavedError):
+        leases.grant(lease(), granted(0))
+    assert leases.grants(NOON - timedelta(days=1)) == (granted(0),)
+
+
+def test_a_file_of_before_has_no_grants(path: Path) -> None:
+    """Leases that an earlier version wrote are read, and nothing is wrong with them."""
+    FileLeases(path).grant(lease())
+    told = json.loads(path.read_text())
+    del told["grants"]
+    path.write_text(json.dumps(told))
+    leases = FileLeases(path)
+    assert leases.active(NOON) == {kernel("a"): lease()}
+    assert (leases.grants(NOON), leases.problem) == ((), None)
+
+
+@pytest.mark.parametrize("grants", ["7", '[{"owner": "kernel:a"}]', '[{"owner":"kernel:a","notebook":3,"at":"x"}]'])
+def test_damaged_grants_end_no_lease(path: Path, grants: str) -> None:
+    """What cannot be read of them is said; the leases hold."""
+    FileLeases(path).grant(lease())
+    told = json.loads(path.read_text())
+    path.write_text(json.dumps({**told, "grants": json.loads(grants)}))
+    leases = FileLeases(path)
+    assert leases.active(NOON) == {kernel("a"): lease()}
+    assert leases.grants(NOON) == ()
+    assert "damaged" in (leases.problem or "")

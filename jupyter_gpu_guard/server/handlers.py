@@ -16,12 +16,14 @@ from tornado import web
 
 from jupyter_gpu_guard.core.explain import span
 from jupyter_gpu_guard.core.model import OwnerKey
-from jupyter_gpu_guard.guard import Guard, KeepTooLongError, NoSuchOwnerError, NotPendingError, TooLateError
+from jupyter_gpu_guard.guard import Guard, NoSuchOwnerError, NotPendingError, TooLateError
+from jupyter_gpu_guard.keeping import KeepRefusedError, KeepTooLongError, KeptTooOftenError
 from jupyter_gpu_guard.snapshots import Header, Pseudonyms, only_what_matters, to_json, without_names
 
 AUTH_RESOURCE = "gpu_guard"
 ADMIN_RESOURCE = "gpu_guard:admin"
 _WORDS = Pseudonyms()
+LONGEST_KEEP = timedelta(days=3650)  # whatever the right
 ANSWER_WITHIN = 10.0  # seconds; a longer shutdown goes on, and its outcome is in the report
 
 
@@ -159,7 +161,7 @@ class KeepHandler(GuardHandler):
     @web.authenticated
     @authorized(action="execute")
     async def post(self, owner: str) -> None:
-        """Keep it for so many seconds from now. 400 if the rule does not allow that long."""
+        """Keep it for so many seconds from now. 400 for longer than the rule allows, 403 for more often."""
         from pydantic import ValidationError  # noqa: PLC0415
 
         from .report import lease_to_wire  # noqa: PLC0415
@@ -175,15 +177,18 @@ class KeepHandler(GuardHandler):
             raise web.HTTPError(400, f'{where}: {first["msg"]}; expected {{"seconds": 3600, "reason": "…"}}') from None
         except (OverflowError, ValueError):
             raise web.HTTPError(400, "seconds: out of range; expected for example 3600") from None
+        if lasting > LONGEST_KEEP:
+            raise web.HTTPError(400, f"seconds: out of range; {LONGEST_KEEP.total_seconds():g} are the most")
         if lasting <= timedelta(0):
             raise web.HTTPError(400, "seconds: must be more than 0; to end a lease, DELETE this address")
+        if asked.beyond_limits and not await self.is_administrator():
+            raise web.HTTPError(403, "beyond_limits: only an administrator may keep it beyond the limits of its rule")
         try:
-            lease = await self.guard.keep(key, lasting, asked.reason.strip(), self.who)
-        except KeepTooLongError as error:
-            limit = error.longest.total_seconds()
-            raise web.HTTPError(
-                400, f"{span(lasting.total_seconds())} is longer than the limit of {span(limit)} ({limit:g} seconds)"
-            ) from None
+            lease = await self.guard.keep(
+                key, lasting, asked.reason.strip(), self.who, beyond_limits=asked.beyond_limits
+            )
+        except KeepRefusedError as error:
+            raise _refused(error, lasting.total_seconds()) from None
         except TooLateError as error:
             raise web.HTTPError(409, str(error)) from None
         self.answer(lease_to_wire(lease))
@@ -193,10 +198,26 @@ class KeepHandler(GuardHandler):
     async def delete(self, owner: str) -> None:
         """End the lease. 404 if there is none."""
         key = self.owner(owner)
-        if not await self.guard.unkeep(key):
+        if not await self.guard.unkeep(key, self.who):
             raise web.HTTPError(404, f"{key} is not kept by anybody")
         self.set_status(204)
         self.finish()
+
+
+def _refused(error: KeepRefusedError, seconds: float) -> web.HTTPError:
+    """What is not allowed, and what would be."""
+    if isinstance(error, KeepTooLongError):
+        limit = error.longest.total_seconds()
+        return web.HTTPError(400, f"{span(seconds)} is longer than the limit of {span(limit)} ({limit:g} seconds)")
+    if isinstance(error, KeptTooOftenError) and error.again_at is not None:
+        times = "once" if error.per_day == 1 else f"{error.per_day} times"
+        again = error.again_at.isoformat(timespec="minutes")
+        return web.HTTPError(
+            403, f"its rule lets it be kept {times} in 24 hours: again from {again}, or sooner by an administrator"
+        )
+    if isinstance(error, KeptTooOftenError):
+        return web.HTTPError(403, "its rule does not let it be kept, but for an administrator")
+    return web.HTTPError(400, f"reason: {error}: say what it is needed for")
 
 
 class ShutdownHandler(GuardHandler):

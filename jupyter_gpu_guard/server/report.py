@@ -193,6 +193,8 @@ def _holder(holder: Holder, state: Published) -> WireHolder:
         idle_seconds=verdict.idle_for if verdict else None,
         started_at=owner.started_at,
         longest_keep_seconds=_longest_keep(holder, state),
+        keeps_left=state.keeps_left(holder),
+        keep_needs_reason=state.rule_for(holder).keep_limits.reason_required,
         holdings=[_holding(holding) for holding in holder.holdings],
         verdict=_verdict(verdict, state),
         protections=[protection.value for protection in verdict.protections] if verdict else [],

@@ -154,6 +154,8 @@ class WireHolder(Wire):
     idle_seconds: float | None
     started_at: datetime | None
     longest_keep_seconds: float
+    keeps_left: int | None = None
+    keep_needs_reason: bool = False
     holdings: list[WireHolding]
     verdict: WireVerdict
     protections: list[str]
@@ -298,10 +300,14 @@ class WireExplanation(Wire):
 
 
 class WireKeep(Wire):
-    """POST `gpu-guard/api/v1/owners/{owner}/keep`: seconds from now, and a line of reason. Gives a WireLease."""
+    """POST `gpu-guard/api/v1/owners/{owner}/keep`: seconds from now, and a line of reason. Gives a WireLease.
+
+    `beyond_limits` of its rule: for an administrator only.
+    """
 
     seconds: float = Field(strict=True)
     reason: str = Field(default="", max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")
+    beyond_limits: bool = Field(default=False, strict=True)
 
 
 class WireError(Wire):

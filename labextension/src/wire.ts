@@ -177,6 +177,8 @@ export interface WireHolder {
   idle_seconds: number | null;
   started_at: string | null;
   longest_keep_seconds: number;
+  keeps_left?: number | null;
+  keep_needs_reason?: boolean;
   holdings: Array<WireHolding>;
   verdict: WireVerdict;
   protections: Array<string>;
@@ -309,10 +311,15 @@ export interface WireExplanation {
   lines: Array<string>;
 }
 
-/** POST `gpu-guard/api/v1/owners/{owner}/keep`: seconds from now, and a line of reason. Gives a WireLease. */
+/**
+ * POST `gpu-guard/api/v1/owners/{owner}/keep`: seconds from now, and a line of reason. Gives a WireLease.
+ *
+ * `beyond_limits` of its rule: for an administrator only.
+ */
 export interface WireKeep {
   seconds: number;
   reason?: string;
+  beyond_limits?: boolean;
 }
 
 /** Every refusal: a sentence that says what is wrong and what would be right. */
