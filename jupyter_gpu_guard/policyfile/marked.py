@@ -24,11 +24,18 @@ _STR = "tag:yaml.org,2002:str"
 
 def read_text(path: Path) -> str | Problem:
     """The text of a regular file of UTF-8. Never waits on a pipe or a device."""
+    read = read_file(path)
+    return read if isinstance(read, Problem) else read[0]
+
+
+def read_file(path: Path) -> tuple[str, os.stat_result] | Problem:
+    """The text of a regular file of UTF-8, and the status of that very file. Never waits on a pipe or a device."""
     place = Place(str(path))
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 return Problem(place, "is not a regular file", "name a YAML file")
             content = file.read(LARGEST_FILE + 1)
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
@@ -38,7 +45,7 @@ def read_text(path: Path) -> str | Problem:
         limit = LARGEST_FILE // 2**10
         return Problem(place, f"is larger than {limit} KiB", "split it into several files")
     try:
-        return content.decode("utf-8-sig")
+        return content.decode("utf-8-sig"), status
     except UnicodeDecodeError as error:
         before = content[: error.start].decode("utf-8", errors="replace")
         what = f"byte {content[error.start]:#04x} is not UTF-8"
