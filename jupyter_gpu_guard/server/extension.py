@@ -9,7 +9,6 @@ import importlib
 import os
 import shutil
 import tempfile
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +37,11 @@ from jupyter_gpu_guard.sources.tensorboard import BoardOwners
 from jupyter_gpu_guard.sources.terminals import TerminalOwners
 from jupyter_gpu_guard.sources.websocket_ear import listening
 
+from .following import PolicyFollower
 from .handlers import ROUTES
 
 if TYPE_CHECKING:
+    from jupyter_gpu_guard.policyfile.watch import PolicyFiles
     from jupyter_gpu_guard.protocols import Devices
 
 
@@ -69,8 +70,8 @@ class GpuGuard(ExtensionApp):
     policy_paths = List(
         Unicode(),
         help="""Policy files, read after those in `gpu-guard/policy.d/*.yaml` under Jupyter's system config paths.
-        Where there is any policy file, the files decide, and `mode`, `cull_*`, `notice_time` and `longest_keep` here
-        are not used.""",
+        Beside a policy of the site they may only tighten it. Where there is any policy file, the files decide, and
+        `mode`, `cull_*`, `notice_time` and `longest_keep` here are not used.""",
     ).tag(config=True)
 
     cull_idle_timeout = Int(
@@ -192,6 +193,7 @@ class GpuGuard(ExtensionApp):
             activity_every=min(ACTIVITY_EVERY, 6 * self.sample_interval),
             of_owners=lambda: owners.gaps,
         )
+        self._follower = PolicyFollower(self._policy_files(), self.log, self._is_governed)
         self.guard = Guard(
             observer=observer,
             enforcer=OwnerEnforcer(
@@ -213,7 +215,7 @@ class GpuGuard(ExtensionApp):
             rehearsal=RehearsingEnforcer(clock),
             leases=FileLeases(Path(self.state_directory, "leases.json")),
             clock=clock,
-            policy=self._read_policy(),
+            policy=self._follower.first(),
             interval=self.sample_interval,
             resting_interval=self.resting_interval,
             problems=lambda: kernels.problems,
@@ -236,7 +238,11 @@ class GpuGuard(ExtensionApp):
     async def _run(self) -> None:
         # The report's models are slow to import, so this happens in a thread and before anybody asks for a report.
         await asyncio.to_thread(importlib.import_module, "jupyter_gpu_guard.server.report")
-        await self.guard.run()
+        following = asyncio.create_task(self._follower.follow(self.guard, max(1.0, self.sample_interval)))
+        try:
+            await self.guard.run()
+        finally:
+            following.cancel()
 
     async def stop_extension(self) -> None:
         """Stop looking and let go of the driver. The kernels are still there: the server ends them afterwards."""
@@ -271,35 +277,25 @@ class GpuGuard(ExtensionApp):
         self.log.warning("GPU guard: the GPUs are simulated (c.GpuGuard.devices)")
         return SimulatedDevices(directory)
 
-    def _read_policy(self) -> Policy:
-        """The policy in force. A fault at start: observe only, and the fault is shown everywhere."""
-        # Imported here, since YAML is needed only where there are files.
+    def _policy_files(self) -> PolicyFiles:
+        """Where the policy comes from."""
+        # Imported here, since YAML takes a while.
+        from jupyter_gpu_guard.policyfile.watch import PolicyFiles  # noqa: PLC0415
+
+        return PolicyFiles([Path(path) for path in self.policy_paths], self._policy_of_options)
+
+    def _policy_of_options(self) -> Policy:
+        """The policy where there are no files. Raises PolicyError."""
         from jupyter_gpu_guard import policyfile  # noqa: PLC0415
 
-        try:
-            paths = [*policyfile.discover(), *(Path(path) for path in self.policy_paths)]
-            if paths:
-                policy = policyfile.load(paths)
-            else:
-                policy = policyfile.from_traits(
-                    mode=self.mode,
-                    cull_idle_timeout=self.cull_idle_timeout,
-                    cull_compute_below=self.cull_compute_below,
-                    cull_memory_above=self.cull_memory_above,
-                    notice_time=self.notice_time,
-                    longest_keep=self.longest_keep,
-                )
-        except policyfile.PolicyError as error:
-            policy = policyfile.broken(error.problems, Policy())
-            self.log.error(  # noqa: TRY400  the problems say it all; a traceback would hide them
-                "GPU guard: the policy is not in force, nothing will be ended:\n%s", policy.fault
-            )
-            return policy
-        self.log.info(
-            "GPU guard: mode %s, policy %s from %s, a look every %s",
-            policy.mode.value,
-            policy.digest,
-            policy.source,
-            timedelta(seconds=self.sample_interval),
+        return policyfile.from_traits(
+            mode=self.mode,
+            cull_idle_timeout=self.cull_idle_timeout,
+            cull_compute_below=self.cull_compute_below,
+            cull_memory_above=self.cull_memory_above,
+            notice_time=self.notice_time,
+            longest_keep=self.longest_keep,
         )
-        return policy
+
+    def _is_governed(self, by_site: bool) -> None:  # noqa: FBT001 - told by the follower
+        self.is_governed = by_site
