@@ -105,9 +105,9 @@ def _judge_one(holder: Holder, bench: Bench) -> Verdict:
     assert window is not None  # noqa: S101  spared otherwise
     stand = standing(holder, rule, window)
     weighed = _weigh(verdict, stand, holder, rule, case, bench.now)
-    if stand.reason.code is Code.COMPUTING and (case is None or case.warned_at is None):
-        weighed = _with_hint(weighed, holder, rule, window, case)
-    pulse = None if stand.is_over else keep_alive(holder, rule, window, at_rest=is_at_rest(holder))
+    if not stand.is_over and (case is None or case.warned_at is None):
+        weighed = _with_hint(weighed, stand, holder, rule, window, case)
+    pulse = None if stand.is_over else keep_alive(holder, rule, window, at_rest=is_at_rest(holder, rule))
     reasons = (*weighed.reasons, *((pulse,) if pulse else ()), *trials, *remarks(holder))
     if bench.policy.mode is Mode.OBSERVE and any(r.code in OVER for r in reasons):
         reasons = (*reasons, Reason(Code.OBSERVING))
@@ -128,12 +128,16 @@ def _would(holder: Holder, rule: Rule, window: Window | None) -> Reason | None:
     return Reason(Code.RULE_OBSERVES, facts)
 
 
-def _with_hint(verdict: Verdict, holder: Holder, rule: Rule, window: Window, case: Case | None) -> Verdict:
+def _with_hint(
+    verdict: Verdict, stand: Standing, holder: Holder, rule: Rule, window: Window, case: Case | None
+) -> Verdict:
     """`verdict`, with a word, once, about processes that compute although no cell has run for long."""
-    hint = run_ended(holder, rule, window)
+    told = case is not None and case.stages_done > 0
+    if stand.reason.code is not Code.COMPUTING and not (told and stand.reason.code is Code.IDLE_NOT_LONG):
+        return verdict
+    hint = run_ended(holder, rule, window, told=told)
     if hint is None:
         return verdict
-    told = case is not None and case.stages_done > 0
     return replace(verdict, action=Action.KEEP if told else Action.WARN, reasons=(*verdict.reasons, hint), notice=None)
 
 

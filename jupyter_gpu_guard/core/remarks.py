@@ -5,10 +5,10 @@ from __future__ import annotations
 from .model import Evidence, Holder, OwnerKind, OwnerState, is_known, total
 from .policy import Rule
 from .verdict import Code, Fact, Reason
-from .window import HOUR, Window
-
+from .window import HOUR, QUIET_BELOW, Window
 
 KEEP_ALIVE_OVER = 2 * HOUR
+
 
 def is_judged_unwatched(holder: Holder, rule: Rule) -> bool:
     """Whether it is a TensorBoard that is due for want of visitors, whatever memory it holds."""
@@ -26,10 +26,11 @@ def limit_of(holder: Holder, rule: Rule) -> float | None:
     return max(lasting, rule.idle.unwatched_for.total_seconds())
 
 
-def run_ended(holder: Holder, rule: Rule, window: Window) -> Reason | None:
+def run_ended(holder: Holder, rule: Rule, window: Window, *, told: bool = False) -> Reason | None:
     """The hint that no cell has run for as long as the rule's limit, and processes it started computed all the time.
 
-    So it is with the ranks of a training that wait for each other for ever.
+    So it is with the ranks of a training that wait for each other for ever. Once it is `told`, it holds until they
+    rest: a little less compute in between is no new beginning.
     """
     owner, lasting = holder.owner, limit_of(holder, rule)
     if owner.key.kind is not OwnerKind.KERNEL or holder.state is not OwnerState.IDLE or lasting is None:
@@ -40,7 +41,7 @@ def run_ended(holder: Holder, rule: Rule, window: Window) -> Reason | None:
     rows = [row for holding in holder.holdings for row in holding.processes]
     remaining = [row for row in rows if row.key != owner.root]
     busy = [row.compute for row in remaining if is_known(row.compute)]
-    if not busy or max(busy) < rule.idle.compute_below:
+    if not busy or max(busy) < (QUIET_BELOW if told else rule.idle.compute_below):
         return None
     held = total(row.memory for row in remaining)
     facts: dict[str, Fact] = {

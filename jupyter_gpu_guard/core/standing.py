@@ -27,16 +27,22 @@ class Standing:
         return self.over is not None and self.over >= 0
 
 
-def is_at_rest(holder: Holder) -> bool:
-    """Whether work on the CPU and new processes are uses. While a cell runs they are what is being judged."""
-    return holder.state in _AT_REST
+def is_at_rest(holder: Holder, rule: Rule) -> bool:
+    """Whether visitors, new processes and work on the CPU are uses. While a cell runs they are what is being judged.
+
+    So they are where the rule ends owners in the state that they make. Otherwise an owner that works now and then
+    would be over its limit whenever it works, and within it whenever it does not.
+    """
+    if holder.owner.state not in _AT_REST:
+        return False
+    return holder.state in _AT_REST or not rule.ends_in(holder.state)
 
 
 def idle_for(holder: Holder, rule: Rule, window: Window | None) -> float | None:
     """Seconds idle under the thresholds of `rule`; None: not known."""
     if window is None or not is_known(holder.compute) or not is_known(holder.memory):
         return None
-    return window.idle_for(rule.idle.compute_below, at_rest=is_at_rest(holder))
+    return window.idle_for(rule.idle.compute_below, at_rest=is_at_rest(holder, rule))
 
 
 def standing(holder: Holder, rule: Rule, window: Window) -> Standing:
@@ -52,7 +58,7 @@ def standing(holder: Holder, rule: Rule, window: Window) -> Standing:
         return Standing(
             Reason(Code.HOLDS_LITTLE, {"memory_bytes": memory, "memory_above_bytes": idle.memory_above}),
         )
-    idle_seconds = window.idle_for(idle.compute_below, at_rest=is_at_rest(holder))
+    idle_seconds = window.idle_for(idle.compute_below, at_rest=is_at_rest(holder, rule))
     is_computing = compute >= idle.compute_below
     if is_computing or lasting is None or idle_seconds < lasting:
         trickle = _trickle(holder, rule, window, memory)
@@ -82,7 +88,7 @@ def _trickle(holder: Holder, rule: Rule, window: Window, memory: float) -> Reaso
     if rule.trickle is None:
         return None
     over = rule.trickle.over.total_seconds()
-    if window.unused_for(at_rest=is_at_rest(holder)) < over:
+    if window.unused_for(at_rest=is_at_rest(holder, rule)) < over:
         return None
     mean = window.mean_over(over)
     if mean is None or mean >= rule.trickle.mean_below:
