@@ -49,7 +49,84 @@ def until(look: Callable[[], T | None], what: str, patience: float = PATIENCE) -
         time.sleep(0.2)
 
 
-class Lab:
+def ask(method: str, url: str, token: str, body: Any = None) -> tuple[int, Any]:
+    """Status and JSON, or text, of one request with a token."""
+    request = urllib.request.Request(
+        url,
+        method=method,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Authorization": f"token {token}", "Content-Type": "application/json"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            text = answer.read()
+            return answer.status, json.loads(text) if text else None
+    except urllib.error.HTTPError as refusal:
+        text = refusal.read()
+        is_json = refusal.headers.get_content_type() == "application/json"
+        return refusal.code, json.loads(text) if is_json else text.decode()
+
+
+class Served:
+    """A server that answers: its address, a token for it, the folders that its user and its kernels' files are in."""
+
+    url: str
+    token: str
+    root: Path
+    runtime: Path
+
+    # ---- REST ----
+
+    def request(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Status and JSON of one request with the token."""
+        return ask(method, self.url + path, self.token, body)
+
+    def get(self, path: str) -> Any:
+        """The JSON of a GET that must succeed."""
+        status, body = self.request("GET", path)
+        assert status == 200, (status, body)
+        return body
+
+    def report(self) -> Any:
+        """The guard's report."""
+        return self.get("gpu-guard/api/v1/report")
+
+    def health(self) -> Any:
+        """The guard's health."""
+        return self.get("gpu-guard/api/v1/health")
+
+    def holder(self, kernel_id: str) -> Any | None:
+        """The holder of one kernel, if the report has it."""
+        return next((h for h in self.report()["holders"] if h["owner"] == f"kernel:{kernel_id}"), None)
+
+    def outcome(self, kernel_id: str) -> Any | None:
+        """The last outcome for one kernel."""
+        found = [o for o in self.report()["outcomes"] if o["owner"] == f"kernel:{kernel_id}"]
+        return found[-1] if found else None
+
+    def notice(self, kernel_id: str) -> Any | None:
+        """The standing warning for one kernel."""
+        return next((n for n in self.report()["notices"] if n["owner"] == f"kernel:{kernel_id}"), None)
+
+    # ---- kernels ----
+
+    def start_kernel(self, notebook: str, kernelspec: str = "python3") -> Kernel:
+        """A kernel with a session for `notebook`, as an open tab makes one, but without a client."""
+        path = self.root / notebook
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.write_text(json.dumps(EMPTY_NOTEBOOK), encoding="utf-8")
+        body = {"path": notebook, "name": notebook, "type": "notebook", "kernel": {"name": kernelspec}}
+        status, session = self.request("POST", "api/sessions", body)
+        assert status == 201, (status, session)
+        return Kernel(self, session["kernel"]["id"])
+
+    def kernel_ids(self) -> list[str]:
+        """The ids of all kernels of the server."""
+        return [kernel["id"] for kernel in self.get("api/kernels")]
+
+
+class Lab(Served):
     """One running server. `root` is the folder that its user sees. `prefix` is a command that runs a command."""
 
     def __init__(
@@ -66,6 +143,8 @@ class Lab:
     ) -> None:
         self.folder = folder
         self.root = folder / "root"
+        self.runtime = folder / "runtime"
+        self.token = TOKEN
         self.log = folder / "server.log"
         self._driver = driver
         self._python = python
@@ -152,78 +231,15 @@ class Lab:
         except (OSError, AssertionError):  # not yet, or not yet the extension
             return False
 
-    # ---- REST ----
-
-    def request(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """Status and JSON of one request with the token."""
-        request = urllib.request.Request(
-            self.url + path,
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"token {TOKEN}", "Content-Type": "application/json"},
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
-                text = answer.read()
-                return answer.status, json.loads(text) if text else None
-        except urllib.error.HTTPError as refusal:
-            text = refusal.read()
-            is_json = refusal.headers.get_content_type() == "application/json"
-            return refusal.code, json.loads(text) if is_json else text.decode()
-
-    def get(self, path: str) -> Any:
-        """The JSON of a GET that must succeed."""
-        status, body = self.request("GET", path)
-        assert status == 200, (status, body)
-        return body
-
-    def report(self) -> Any:
-        """The guard's report."""
-        return self.get("gpu-guard/api/v1/report")
-
-    def health(self) -> Any:
-        """The guard's health."""
-        return self.get("gpu-guard/api/v1/health")
-
-    def holder(self, kernel_id: str) -> Any | None:
-        """The holder of one kernel, if the report has it."""
-        return next((h for h in self.report()["holders"] if h["owner"] == f"kernel:{kernel_id}"), None)
-
-    def outcome(self, kernel_id: str) -> Any | None:
-        """The last outcome for one kernel."""
-        found = [o for o in self.report()["outcomes"] if o["owner"] == f"kernel:{kernel_id}"]
-        return found[-1] if found else None
-
-    def notice(self, kernel_id: str) -> Any | None:
-        """The standing warning for one kernel."""
-        return next((n for n in self.report()["notices"] if n["owner"] == f"kernel:{kernel_id}"), None)
-
-    # ---- kernels ----
-
-    def start_kernel(self, notebook: str, kernelspec: str = "python3") -> Kernel:
-        """A kernel with a session for `notebook`, as an open tab makes one, but without a client."""
-        path = self.root / notebook
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
-            path.write_text(json.dumps(EMPTY_NOTEBOOK), encoding="utf-8")
-        body = {"path": notebook, "name": notebook, "type": "notebook", "kernel": {"name": kernelspec}}
-        status, session = self.request("POST", "api/sessions", body)
-        assert status == 201, (status, session)
-        return Kernel(self, session["kernel"]["id"])
-
-    def kernel_ids(self) -> list[str]:
-        """The ids of all kernels of the server."""
-        return [kernel["id"] for kernel in self.get("api/kernels")]
-
 
 class Kernel:
     """One kernel, driven over its own channels like by a client that has no tab open."""
 
-    def __init__(self, lab: Lab, kernel_id: str) -> None:
+    def __init__(self, lab: Served, kernel_id: str) -> None:
         self.id = kernel_id
         self._lab = lab
         self.client = BlockingKernelClient()
-        self.client.load_connection_file(str(lab.folder / f"runtime/kernel-{kernel_id}.json"))
+        self.client.load_connection_file(str(lab.runtime / f"kernel-{kernel_id}.json"))
         self.client.start_channels()
         until(self._is_ready, "the kernel to answer")
         self.pid = int(self.run("import os; print(os.getpid())"))
