@@ -17,7 +17,7 @@ from .core.attribute import Attribution
 from .core.impact import Impact, impact
 from .core.judge import leased
 from .core.ledger import Ledger, begin, review, settle, under_new_rules
-from .core.model import Gap, Holder, Instant, OwnerKey, Snapshot, is_known
+from .core.model import Gap, Holder, Instant, OwnerKey, OwnerKind, Snapshot, is_known
 from .core.policy import NOBODY, Action, Around, Mode, Policy, Rule, Site
 from .core.verdict import Code, Lease, Notice, Outcome, Protection, Reason, Result, Verdict
 from .core.window import Windows
@@ -25,6 +25,7 @@ from .keeping import DAY, KeepRefusedError, ReasonMissingError, counting, refusa
 from .protocols import Clock, Enforcer, Grant, Journal, Leases, NoJournal
 
 RING = 10.0  # seconds for which the driver keeps its samples
+VISITS = 50.0  # seconds; that somebody came to a TensorBoard can be seen for about 60
 OUTCOMES_KEPT = 100
 EPOCH = datetime.fromtimestamp(0, timezone.utc)
 CLOSED_WITHIN = 15.0  # seconds for acts under way when the server ends
@@ -115,7 +116,8 @@ def pending_sentence(pending: Pending) -> str:
 class Guard:
     """Looks, judges and acts, tick by tick. All state is values; a restart loses only kindness owed to nobody.
 
-    It looks every `interval` seconds; while nobody is on any device, and no cell runs, every `resting_interval`.
+    It looks every `interval` seconds; while nobody is on any device, and no cell runs, every `resting_interval`, but
+    often enough not to miss who comes to a TensorBoard.
     `problems` are sentences of others that health shows too. `site` says whose server this is.
     """
 
@@ -182,7 +184,9 @@ class Guard:
         """Seconds for which there is nothing to see beyond the usual interval: nobody is on any device."""
         seen = self.published.snapshot
         is_quiet = seen is not None and not seen.clients and not seen.gaps and not self._acts
-        self._pause = max(self._interval, self._resting_interval) if is_quiet else self._interval
+        has_boards = seen is not None and any(owner.key.kind is OwnerKind.TENSORBOARD for owner in seen.owners)
+        longest = min(self._resting_interval, VISITS) if has_boards else self._resting_interval
+        self._pause = max(self._interval, longest) if is_quiet else self._interval
         return self._pause - self._interval
 
     async def _sleep_lightly(self, until: float) -> float:

@@ -26,7 +26,7 @@ from .core.model import (
 from .protocols import Clock, Devices, DevicesSeen, Insight, Owners, Processes
 
 DEADLINE = 8.0  # seconds; the driver keeps its samples for about 10
-ACTIVITY_EVERY = 30.0  # seconds; a closed connection can be seen for about 60
+ACTIVITY_EVERY = 25.0  # seconds; a closed connection can be seen for about 60, and the looks may be 30 apart
 
 _NOBODY = Attribution()
 

@@ -23,7 +23,7 @@ from jupyter_gpu_guard.core.model import (
 )
 from jupyter_gpu_guard.core.policy import Action, Idle, Mode, Policy, Rule, Stage
 from jupyter_gpu_guard.core.verdict import Code, Outcome, Result
-from jupyter_gpu_guard.guard import Guard, NoSuchOwnerError, TooLateError
+from jupyter_gpu_guard.guard import VISITS, Guard, NoSuchOwnerError, TooLateError
 from jupyter_gpu_guard.keeping import KeepTooLongError
 from jupyter_gpu_guard.leases import FileLeases
 
@@ -49,6 +49,7 @@ class FakeObserver:
         self.clock = clock
         self.alive = True
         self.begins = False
+        self.boards: tuple[Owner, ...] = ()
         self.asked = self.looks = 0
 
     async def observe(self, before: Attribution) -> Snapshot:
@@ -59,7 +60,7 @@ class FakeObserver:
             devices=(Device("GPU-0", 0, "Fake", 80 * 2.0**30, 2 * 2.0**30),),
             clients=(GpuClient("GPU-0", ROOT.pid, 2 * 2.0**30, 0.0),) if self.alive else (),
             processes={ROOT.pid: Process(ROOT, 1, ROOT.pid, ROOT.pid, "S", NOON)} if self.alive else {},
-            owners=(Owner(KEY, "a.ipynb", ROOT, OwnerState.IDLE, "a.ipynb"),) if self.alive else (),
+            owners=((Owner(KEY, "a.ipynb", ROOT, OwnerState.IDLE, "a.ipynb"),) if self.alive else ()) + self.boards,
         )
 
     async def reached(self, there):
@@ -199,6 +200,21 @@ def test_a_server_that_ends_finishes_what_it_has_begun(tmp_path):
         await scene.guard.close()
         assert scene.enforcer.done == [Action.WARN, Action.SHUTDOWN]
         assert [outcome.result for outcome in scene.guard.published.outcomes] == [Result.DONE]
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(("boards", "longest"), [(0, 3600), (1, VISITS)])
+def test_a_guard_at_rest_misses_nobody_who_comes_to_a_tensorboard(tmp_path, boards, longest):
+    """A visit can be seen for a minute, so two looks must not be further apart while there is one."""
+
+    async def play():
+        scene = Scene(tmp_path, interval=5, resting_interval=3600)
+        scene.observer.alive = False
+        board = Owner(OwnerKey(OwnerKind.TENSORBOARD, "b"), "TensorBoard", ROOT, OwnerState.IDLE)
+        scene.observer.boards = (board,) * boards
+        await scene.guard.tick()
+        assert scene.guard._rest() == longest - 5
 
     asyncio.run(play())
 
