@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 LONGEST = timedelta(days=3650)
@@ -67,6 +67,21 @@ def parse_duration(text: str) -> timedelta:
     if seconds > LONGEST.total_seconds():
         raise QuantityError(f"{text!r} is more than ten years", f"write {LONGEST.days}d or less")
     return sign * timedelta(seconds=seconds)
+
+
+def parse_since(text: str, now: datetime) -> datetime:
+    """`7d`: so long before `now`; or `2026-11-30T08:00Z`: that moment, with its zone. Raises QuantityError."""
+    try:
+        return now - abs(parse_duration(text))
+    except QuantityError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise QuantityError(f"{text!r} is no time", "write for example 7d, or 2026-11-30T08:00Z with its zone")
+    return moment
 
 
 def parse_size(text: str) -> float:

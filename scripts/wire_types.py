@@ -32,8 +32,10 @@ def models() -> list[type[wire.Wire]]:
     return [m for m in vars(wire).values() if isinstance(m, type) and issubclass(m, wire.Wire) and m is not wire.Wire]
 
 
-def type_of(schema: Mapping[str, Any]) -> str:
+def type_of(schema: Mapping[str, Any] | bool) -> str:  # noqa: FBT001 - True is a schema: anything
     """Give the TypeScript type of one JSON schema. Raises ValueError for a schema this page has no words for."""
+    if isinstance(schema, bool):
+        return "unknown"
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     if "enum" in schema or "const" in schema:

@@ -329,7 +329,7 @@ def test_the_mistakes_shown_are_answered_as_shown(tmp_path: Path, monkeypatch: p
 def test_examples_of_json_are_what_goes_over_the_wire() -> None:
     """Each JSON block is one of the models, with no field that does not exist; each kind of answer has an example."""
     models = [wire.WireReport, wire.WireExplanation, wire.WireHealth, wire.WireKeep, wire.WireLease, wire.WireOutcome]
-    models += [wire.WireError, wire.WireEffectivePolicy, wire.WireAccept]
+    models += [wire.WireError, wire.WireEffectivePolicy, wire.WireAccept, wire.WireAudit]
     shown = set()
     for block in blocks("json"):
         fitting = [model for model in models if _fits(model, block.text)]

@@ -88,6 +88,59 @@ def explain(wanted: str, server: str | None, *, as_json: bool) -> None:
             click.echo(f"  {plain(line)}")
 
 
+@main.command()
+@click.option(
+    "--since",
+    default="7d",
+    show_default=True,
+    metavar="TIME",
+    help="From so long ago, such as 12h, or from a moment on.",
+)
+@click.option("--owner", metavar="OWNER|NOTEBOOK", help="Only about this one.")
+@click.option(
+    "--folder", "folders", multiple=True, type=_FILE, help="Read this audit folder, and ask no server; may be repeated."
+)
+@_server_option
+@_json_option
+def audit(since: str, owner: str | None, folders: Sequence[Path], server: str | None, *, as_json: bool) -> None:
+    """Say what was done to whom and why, and what was not.
+
+    While no server runs, this reads what those of this user have written.
+    """
+    from datetime import datetime, timezone  # noqa: PLC0415
+
+    from jupyter_gpu_guard.quantities import parse_since  # noqa: PLC0415
+    from jupyter_gpu_guard.running import running_servers  # noqa: PLC0415
+
+    from .auditing import audit_view, from_folders, from_servers, own_folder  # noqa: PLC0415
+    from .tables import console  # noqa: PLC0415
+
+    try:
+        first = parse_since(since, datetime.now(timezone.utc))
+    except ValueError as error:
+        _give_up(f"--since: {error}")
+    if not folders and server is None and not running_servers():
+        folders = (own_folder(),)
+    answer = (
+        from_folders(folders, first, owner)
+        if folders
+        else from_servers(_servers(server, as_json=as_json), since, owner)
+    )
+    if as_json:
+        _print_json(answer)
+    elif answer["entries"]:
+        console().print(audit_view(answer))
+    elif not answer["errors"]:
+        click.echo("Nothing was written down in this time.")
+    for kind, what in (("left_out", "older entries are left out"), ("unreadable", "lines cannot be read")):
+        if answer[kind]:
+            click.echo(f"{answer[kind]} {what}.", err=True)
+    for sentence in answer["errors"]:
+        click.echo(sentence, err=True)
+    if answer["errors"] and not answer["entries"]:
+        sys.exit(1)
+
+
 @main.group()
 def policy() -> None:
     """Work with policy files."""

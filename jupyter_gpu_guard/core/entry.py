@@ -53,6 +53,7 @@ class Entry:
 
     `policy` is the digest of the policy in force. `by` is the person who asked. `clients` is how many pages were
     connected to the owner when a warning was delivered. `deadline` and `lease` are what a person was told.
+    `server` is the folder in which the server's notebooks are.
     """
 
     kind: Kind
@@ -71,6 +72,7 @@ class Entry:
     clients: int | None = None
     act: str | None = None
     detail: str = ""
+    server: str = ""
 
     def concerns(self, wanted: str) -> bool:
         """Whether it is about the owner, notebook or name `wanted`."""

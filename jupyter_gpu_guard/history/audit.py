@@ -13,7 +13,7 @@ import re
 import secrets
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_gpu_guard.core.entry import Entry, Kind, cut_off
+from jupyter_gpu_guard.core.verdict import Outcome, Result
 
 from .lines import LONGEST, entry_of, parse, to_line
 from .living import Living, bury, is_over
@@ -43,14 +44,15 @@ class Extract:
 class FileAudit:
     """`Journal` in one folder. It writes in a thread of its own, in order; whoever records never waits.
 
-    `days` are kept; 0 or less: all. `retry`: seconds between two attempts on a disk that takes nothing. The
-    folder and its files are readable by their owner alone.
+    `days` are kept; 0 or less: all. `retry`: seconds between two attempts on a disk that takes nothing. `server`
+    is put into each entry. The folder and its files are readable by their owner alone.
     """
 
-    def __init__(self, folder: Path, *, days: int = 90, retry: float = 10.0) -> None:
+    def __init__(self, folder: Path, *, days: int = 90, retry: float = 10.0, server: str = "") -> None:
         self.folder = Path(folder)
         self._days = days
         self._retry = retry
+        self.server = server
         self._run = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._living = Living(self.folder, self._run)
         self._changed = threading.Condition()
@@ -73,7 +75,7 @@ class FileAudit:
             if len(self._waiting) >= BACKLOG:
                 self._lost += 1
                 return
-            self._waiting.append(entry)
+            self._waiting.append(replace(entry, server=self.server or entry.server))
             self._recorded += 1
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._write_on, name="gpu-guard audit", daemon=True)
@@ -167,6 +169,14 @@ class FileAudit:
         with self._changed:
             self._changed.wait_for(lambda: self._settled >= wanted or self._fault is not None, within)
             return self._settled >= wanted
+
+
+def ends(entries: Iterable[Entry], before: datetime, server: str) -> tuple[Outcome, ...]:
+    """The Outcomes among `entries` by which something was lost, or may have been, on `server` and until `before`."""
+    told = (entry.outcome for entry in entries if entry.server == server)
+    lost = {Result.DONE, Result.FAILED, Result.UNKNOWN}
+    found = [each for each in told if each is not None and each.action.loses_work and each.result in lost]
+    return tuple(sorted((each for each in found if each.at < before), key=lambda each: each.at))
 
 
 def _day(entry: Entry) -> date:

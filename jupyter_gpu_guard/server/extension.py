@@ -9,6 +9,7 @@ import importlib
 import os
 import shutil
 import tempfile
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from jupyter_gpu_guard.core.policy import Policy
 from jupyter_gpu_guard.effects.doors import BoardDoor, KernelDoor, TerminalDoor
 from jupyter_gpu_guard.effects.enforcer import OwnerEnforcer, RehearsingEnforcer
 from jupyter_gpu_guard.guard import Guard
+from jupyter_gpu_guard.history.audit import FileAudit, ends
 from jupyter_gpu_guard.kernel.simulated_gpu import VARIABLE
 from jupyter_gpu_guard.leases import FileLeases
 from jupyter_gpu_guard.observe import ACTIVITY_EVERY, Observer
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
 EVENTS = Path(__file__).parent / "events"
 
+RECALLED_WITHIN = 10.0  # seconds
 
 def _temporary_folder() -> str:
     """A folder that goes with this process."""
@@ -128,13 +131,18 @@ class GpuGuard(ExtensionApp):
         help="Folder in which simulated GPUs are declared. Default: a temporary one for each server."
     ).tag(config=True)
 
-    state_directory = Unicode(help="Folder for leases. Default: `gpu-guard` under Jupyter's data directory.").tag(
-        config=True
-    )
+    audit_days = Int(
+        90, help="Days for which the audit is kept: what was done to whom, and why. 0 or less: for ever."
+    ).tag(config=True)
+
+    state_directory = Unicode(
+        help="Folder for leases and the audit. Default: `gpu-guard` under Jupyter's data directory."
+    ).tag(config=True)
 
     guard: Guard
     is_governed = False  # by rules that are not the user's own
     _built: tuple[KernelOwners, Devices] | None = None
+    audit: FileAudit
     _loop_task: asyncio.Task[None] | None = None
 
     @validate("sample_interval")
@@ -186,6 +194,7 @@ class GpuGuard(ExtensionApp):
         owners = JoinedOwners(kernels, TerminalOwners(settings, processes, clock, log=self.log), boards, log=self.log)
         observer = Observer(
             clock,
+        self.audit = FileAudit(Path(self.state_directory, "audit"), days=self.audit_days, server=server.root_dir)
             devices,
             processes,
             owners,
@@ -215,6 +224,7 @@ class GpuGuard(ExtensionApp):
             rehearsal=RehearsingEnforcer(clock),
             leases=FileLeases(Path(self.state_directory, "leases.json")),
             clock=clock,
+            journal=self.audit,
             policy=self._follower.first(),
             interval=self.sample_interval,
             resting_interval=self.resting_interval,
@@ -242,10 +252,24 @@ class GpuGuard(ExtensionApp):
         try:
             await self.guard.run()
         finally:
+        recalling = asyncio.create_task(self._recall())
             following.cancel()
 
     async def stop_extension(self) -> None:
         """Stop looking and let go of the driver. The kernels are still there: the server ends them afterwards."""
+            recalling.cancel()
+
+    async def _recall(self) -> None:
+        """Close what an earlier server left open, and show again what was done in the last day."""
+        now = datetime.now(timezone.utc)
+        try:
+            await asyncio.to_thread(self.audit.close_open_acts, now)
+            await self.audit.written(RECALLED_WITHIN)
+            told = await asyncio.to_thread(self.audit.read, now - timedelta(days=1))
+        except OSError as error:
+            self.log.warning("GPU guard: what was done before cannot be read (%s)", error)
+            return
+        self.guard.recall(ends(told.entries, now, self.audit.server))
         if self._built is None:  # it failed to load; that must not keep the server from ending
             return
         if self._loop_task is not None:
@@ -256,6 +280,7 @@ class GpuGuard(ExtensionApp):
         for source in self._built:
             source.close()
 
+        await asyncio.to_thread(self.audit.close)
     def _listen_in(self, kernels: KernelOwners) -> None:
         """Have the websockets of this server tell what only passes there: a cell that asks for a line of input."""
         name = "kernel_websocket_connection_class"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any, cast
 
 from jupyter_server.auth.authorizer import AllowAllAuthorizer
@@ -18,6 +18,7 @@ from jupyter_gpu_guard.core.explain import span
 from jupyter_gpu_guard.core.model import OwnerKey
 from jupyter_gpu_guard.guard import Guard, NoSuchOwnerError, NotPendingError, TooLateError
 from jupyter_gpu_guard.keeping import KeepRefusedError, KeepTooLongError, KeptTooOftenError
+from jupyter_gpu_guard.quantities import parse_since
 from jupyter_gpu_guard.snapshots import Header, Pseudonyms, only_what_matters, to_json, without_names
 
 AUTH_RESOURCE = "gpu_guard"
@@ -155,6 +156,29 @@ def _snapshot(guard: Guard, resting: float, *, names: bool) -> str:
     return f'{header.line()[:-1]}, "look": {state.ticks}, "snapshot": {line}}}'
 
 
+class AuditHandler(GuardHandler):
+    """GET audit."""
+
+    @web.authenticated
+    @authorized(action="read")
+    async def get(self) -> None:
+        """What was done, to whom and why; the names of other people only for an administrator."""
+        from .audit import audit  # noqa: PLC0415
+
+        extension: Any = self.extensionapp
+        try:
+            since = parse_since(self.get_query_argument("since", "7d"), datetime.now(timezone.utc))
+        except ValueError as error:
+            raise web.HTTPError(400, f"since: {error}") from None
+        owner = self.get_query_argument("owner", None)
+        only_of = None if await self.is_administrator() else self.who
+        try:
+            extract = await asyncio.to_thread(extension.audit.read, since)
+        except OSError as error:
+            raise web.HTTPError(503, f"the audit cannot be read ({error.strerror or error})") from None
+        self.answer(await asyncio.to_thread(audit, extract, since, owner, only_of=only_of))
+
+
 class KeepHandler(GuardHandler):
     """POST and DELETE owners/{owner}/keep."""
 
@@ -280,7 +304,7 @@ class NotFoundHandler(GuardHandler):
     @authorized(action="read")
     async def get(self, path: str) -> None:
         """404 with a sentence."""
-        known = "report, explain/{owner}, health, policy, policy/accept, snapshot"
+        known = "report, explain/{owner}, health, policy, policy/accept, snapshot, audit"
         raise web.HTTPError(404, f"no such resource {path!r}; there are {known}, owners/{{owner}}/keep and …/shutdown")
 
 
@@ -293,6 +317,7 @@ ROUTES = [
     (rf"{_BASE}/policy", PolicyHandler),
     (rf"{_BASE}/policy/accept", AcceptHandler),
     (rf"{_BASE}/snapshot", SnapshotHandler),
+    (rf"{_BASE}/audit", AuditHandler),
     (rf"{_BASE}/owners/{_OWNER}/keep", KeepHandler),
     (rf"{_BASE}/owners/{_OWNER}/shutdown", ShutdownHandler),
     (rf"{_BASE}/(.*)", NotFoundHandler),

@@ -7,7 +7,7 @@ Times are ISO 8601 in UTC; units are in the names. Fields are only ever added wi
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal, Union
+from typing import Any, Literal, Union
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -308,6 +308,66 @@ class WireKeep(Wire):
     seconds: float = Field(strict=True)
     reason: str = Field(default="", max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")
     beyond_limits: bool = Field(default=False, strict=True)
+
+
+class WireProcessKey(Wire):
+    """A process for ever: its pid, and its start in clock ticks since boot."""
+
+    pid: int
+    start_ticks: int
+
+
+class WireEntry(Wire):
+    """One entry of the audit. `grounds` are all the facts to judge again; null where nothing was judged."""
+
+    at: datetime
+    kind: Literal[
+        "started",
+        "stopped",
+        "policy",
+        "warned",
+        "hinted",
+        "lifted",
+        "kept",
+        "unkept",
+        "begun",
+        "outcome",
+        "spared",
+    ]
+    mode: Literal["observe", "enforce"]
+    policy: str
+    server: str
+    owner: str | None
+    name: str
+    notebook: str | None
+    rule: str | None
+    action: Literal["warn", "shutdown"] | None
+    result: Literal["done", "rehearsed", "already-gone", "withdrawn", "failed", "unknown"] | None
+    act: str | None
+    detail: str
+    by: str | None
+    clients: int | None
+    deadline: datetime | None
+    kept_until: datetime | None
+    kept_because: str | None
+    freed_bytes: float | None
+    took_seconds: float | None
+    processes: list[WireProcessKey]
+    reasons: list[WireReason]
+    grounds: dict[str, Any] | None
+
+
+class WireAudit(Wire):
+    """GET `gpu-guard/api/v1/audit`: entries in the order of time.
+
+    `left_out` older ones would be too much for one answer. `unreadable` lines on disk are damaged.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    since: datetime
+    entries: list[WireEntry]
+    left_out: int
+    unreadable: int
 
 
 class WireError(Wire):

@@ -322,6 +322,52 @@ export interface WireKeep {
   beyond_limits?: boolean;
 }
 
+/** A process for ever: its pid, and its start in clock ticks since boot. */
+export interface WireProcessKey {
+  pid: number;
+  start_ticks: number;
+}
+
+/** One entry of the audit. `grounds` are all the facts to judge again; null where nothing was judged. */
+export interface WireEntry {
+  at: string;
+  kind: "started" | "stopped" | "policy" | "warned" | "hinted" | "lifted" | "kept" | "unkept" | "begun" | "outcome" | "spared";
+  mode: "observe" | "enforce";
+  policy: string;
+  server: string;
+  owner: string | null;
+  name: string;
+  notebook: string | null;
+  rule: string | null;
+  action: "warn" | "shutdown" | null;
+  result: "done" | "rehearsed" | "already-gone" | "withdrawn" | "failed" | "unknown" | null;
+  act: string | null;
+  detail: string;
+  by: string | null;
+  clients: number | null;
+  deadline: string | null;
+  kept_until: string | null;
+  kept_because: string | null;
+  freed_bytes: number | null;
+  took_seconds: number | null;
+  processes: Array<WireProcessKey>;
+  reasons: Array<WireReason>;
+  grounds: Record<string, unknown> | null;
+}
+
+/**
+ * GET `gpu-guard/api/v1/audit`: entries in the order of time.
+ *
+ * `left_out` older ones would be too much for one answer. `unreadable` lines on disk are damaged.
+ */
+export interface WireAudit {
+  schema_version?: number;
+  since: string;
+  entries: Array<WireEntry>;
+  left_out: number;
+  unreadable: number;
+}
+
 /** Every refusal: a sentence that says what is wrong and what would be right. */
 export interface WireError {
   message: string;

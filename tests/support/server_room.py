@@ -146,7 +146,7 @@ async def server_room(root: Path) -> AsyncIterator[ServerRoom]:
             "root_dir": str(root),
         },
         "IdentityProvider": {"token": TOKEN},
-        "GpuGuard": {"devices": "simulated"},
+        "GpuGuard": {"devices": "simulated", "state_directory": str(root / ".gpu-guard")},
     }
     app = InnerServer(config=Config(config))
     app.initialize([], new_httpserver=False)
