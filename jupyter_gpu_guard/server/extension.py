@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from jupyter_gpu_guard.protocols import Devices
 
 
+RECALLED_WITHIN = 10.0  # seconds
 EVENTS = Path(__file__).parent / "events"
 
-RECALLED_WITHIN = 10.0  # seconds
 
 def _temporary_folder() -> str:
     """A folder that goes with this process."""
@@ -140,9 +140,9 @@ class GpuGuard(ExtensionApp):
     ).tag(config=True)
 
     guard: Guard
+    audit: FileAudit
     is_governed = False  # by rules that are not the user's own
     _built: tuple[KernelOwners, Devices] | None = None
-    audit: FileAudit
     _loop_task: asyncio.Task[None] | None = None
 
     @validate("sample_interval")
@@ -192,9 +192,9 @@ class GpuGuard(ExtensionApp):
         self._listen_in(kernels)
         boards = BoardOwners(settings, Path(server.root_dir), processes, clock, log=self.log)
         owners = JoinedOwners(kernels, TerminalOwners(settings, processes, clock, log=self.log), boards, log=self.log)
+        self.audit = FileAudit(Path(self.state_directory, "audit"), days=self.audit_days, server=server.root_dir)
         observer = Observer(
             clock,
-        self.audit = FileAudit(Path(self.state_directory, "audit"), days=self.audit_days, server=server.root_dir)
             devices,
             processes,
             owners,
@@ -222,9 +222,9 @@ class GpuGuard(ExtensionApp):
                 grace=self.grace_time,
             ),
             rehearsal=RehearsingEnforcer(clock),
+            journal=self.audit,
             leases=FileLeases(Path(self.state_directory, "leases.json")),
             clock=clock,
-            journal=self.audit,
             policy=self._follower.first(),
             interval=self.sample_interval,
             resting_interval=self.resting_interval,
@@ -249,14 +249,11 @@ class GpuGuard(ExtensionApp):
         # The report's models are slow to import, so this happens in a thread and before anybody asks for a report.
         await asyncio.to_thread(importlib.import_module, "jupyter_gpu_guard.server.report")
         following = asyncio.create_task(self._follower.follow(self.guard, max(1.0, self.sample_interval)))
+        recalling = asyncio.create_task(self._recall())
         try:
             await self.guard.run()
         finally:
-        recalling = asyncio.create_task(self._recall())
             following.cancel()
-
-    async def stop_extension(self) -> None:
-        """Stop looking and let go of the driver. The kernels are still there: the server ends them afterwards."""
             recalling.cancel()
 
     async def _recall(self) -> None:
@@ -270,6 +267,9 @@ class GpuGuard(ExtensionApp):
             self.log.warning("GPU guard: what was done before cannot be read (%s)", error)
             return
         self.guard.recall(ends(told.entries, now, self.audit.server))
+
+    async def stop_extension(self) -> None:
+        """Stop looking and let go of the driver. The kernels are still there: the server ends them afterwards."""
         if self._built is None:  # it failed to load; that must not keep the server from ending
             return
         if self._loop_task is not None:
@@ -277,10 +277,10 @@ class GpuGuard(ExtensionApp):
             with contextlib.suppress(asyncio.CancelledError):
                 await self._loop_task
         await self.guard.close()
+        await asyncio.to_thread(self.audit.close)
         for source in self._built:
             source.close()
 
-        await asyncio.to_thread(self.audit.close)
     def _listen_in(self, kernels: KernelOwners) -> None:
         """Have the websockets of this server tell what only passes there: a cell that asks for a line of input."""
         name = "kernel_websocket_connection_class"
