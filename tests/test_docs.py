@@ -157,7 +157,7 @@ def policy_keys(folder: Path) -> set[str]:
             if (match := said.fullmatch(f"{problem.what}; {problem.right}"))
         ]
         for key in re.split(", | or ", known[0]) if known else ():
-            inside = "" if key in {"defaults", "rules", "ladder"} else f"{prefix}{key}."
+            inside = "" if key in {"defaults", "rules", "exemptions", "ladder"} else f"{prefix}{key}."
             found.add(prefix + key)
             explore(lambda inner, key=key: wrap({key: inner}), inside)
             explore(lambda inner, key=key: wrap({key: [inner]}), inside)

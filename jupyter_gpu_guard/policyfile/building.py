@@ -1,14 +1,17 @@
-"""Drafts of files to one Policy: merge, complete, and check what only the whole can tell."""
+"""Drafts of files to one Policy: merge, find what is named, complete."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta, timezone, tzinfo
 
+from jupyter_gpu_guard.core.calendars import Calendar
 from jupyter_gpu_guard.core.policy import (
     DEFAULT_RULE,
     Action,
     Belts,
+    Exemption,
     Idle,
     KeepLimits,
     Match,
@@ -16,45 +19,150 @@ from jupyter_gpu_guard.core.policy import (
     Policy,
     Rule,
     Stage,
+    Trickle,
 )
-from jupyter_gpu_guard.quantities import say_duration
 
-from .draft import FileDraft, Placed, RuleDraft, Settings
-from .problems import Place, Problem
+from .checks import check_ladder, check_names, check_reach, check_trickle
+from .draft import Condition, FileDraft, RuleDraft, Settings
+from .grammar import Override
+from .problems import Place, Problem, suggestion
+from .values import in_zone
+
+_NO_ZONE = timezone.utc  # where none was given, which is a problem of its own
+_USUAL_MEAN = Trickle().mean_below
+
+
+@dataclass(frozen=True)
+class Built:
+    """A policy, and for each of its rules where its values were written, by their names in a file.
+
+    What is missing there is built in. `name` is where the rule itself stands.
+    """
+
+    policy: Policy
+    origins: Mapping[str, Mapping[str, Place]]
 
 
 def build(drafts: Sequence[FileDraft], problems: list[Problem]) -> Policy:
     """The policy that the files make together. Later files win key by key; rules follow each other."""
+    return build_with_origins(drafts, problems).policy
+
+
+def build_with_origins(drafts: Sequence[FileDraft], problems: list[Problem]) -> Built:
+    """As `build`, and where each value comes from."""
     mode = Mode.OBSERVE
     defaults = Settings()
     belts = Belts()
     for draft in drafts:
         mode = draft.mode or mode
-        defaults = draft.defaults.over(defaults)
+        defaults = draft.defaults.upon(defaults)
         belts = Belts(
             shutdowns_per_hour=draft.shutdowns_per_hour or belts.shutdowns_per_hour,
             shutdowns_per_tick=draft.shutdowns_per_tick or belts.shutdowns_per_tick,
             share_of_holders=draft.share_of_holders or belts.share_of_holders,
         )
-    written = [rule for draft in drafts for rule in draft.rules]
-    _check_names(written, problems)
-    _check_reach(written, problems)
-    _check_ladder(defaults, defaults, problems)
-    rules = []
+    named = _Named(drafts, problems)
+    written = _overridden(drafts, problems)
+    check_names(written, problems)
+    matches = {rule.place: named.match(rule.condition) for rule in written if rule.condition is not None}
+    check_reach([(rule, match) for rule in written if (match := matches.get(rule.place)) is not None], problems)
+    check_ladder(defaults, defaults, problems)
+    check_trickle(defaults, defaults, problems)
+    rules, origins = [], {}
     for rule in written:
+        whole = rule.settings.upon(defaults)
         if rule.settings.ladder or rule.settings.notice:
-            _check_ladder(rule.settings, rule.settings.over(defaults), problems)
-        rules.append(_complete(rule.name, rule.settings.over(defaults), match=rule.match, keep=rule.keep))
-    return Policy(mode=mode, rules=(*rules, _complete(DEFAULT_RULE, defaults)), belts=belts)
+            check_ladder(rule.settings, whole, problems)
+        check_trickle(rule.settings, whole, problems)
+        completed = _complete(rule.name, whole)
+        match = matches.get(rule.place) or Match()
+        rules.append(replace(completed, match=match, keep=rule.keep, observe=rule.observe))
+        origins[rule.name] = {"name": rule.place, **dict(whole.places())}
+    origins[DEFAULT_RULE] = dict(defaults.places())
+    catch_all = _complete(DEFAULT_RULE, defaults)
+    policy = Policy(mode=mode, rules=(*rules, catch_all), belts=belts, exemptions=named.exemptions())
+    return Built(policy, origins)
 
 
-def _complete(name: str, said: Settings, *, match: Match | None = None, keep: bool = False) -> Rule:
+def _overridden(drafts: Sequence[FileDraft], problems: list[Problem]) -> list[RuleDraft]:
+    """All rules in order. One that replaces another comes in its place, and what is disabled is gone."""
+    written: list[RuleDraft] = []
+    for rule in (rule for draft in drafts for rule in draft.rules):
+        if rule.override is None:
+            written.append(rule)
+            continue
+        place, how = rule.override.place, rule.override.value
+        named = [n for n, earlier in enumerate(written) if earlier.name == rule.name]
+        if not named:
+            others = {earlier.name for earlier in written if earlier.name}
+            right = suggestion(rule.name, others) if others else "remove `override`"
+            problems.append(Problem(place, f"no rule {rule.name!r} stands before this one", right))
+        elif written[named[0]].place.file == rule.place.file:
+            problems.append(Problem(place, f"the other rule {rule.name!r} is in this file too", "keep one of them"))
+        elif how is Override.REPLACE:
+            written[named[0]] = rule
+        else:
+            del written[named[0]]
+    return written
+
+
+class _Named:
+    """What stands in one place and is called by its name in another: calendars, and the time zone of each file."""
+
+    def __init__(self, drafts: Sequence[FileDraft], problems: list[Problem]) -> None:
+        self._drafts = drafts
+        self._problems = problems
+        self._calendars: dict[str, tuple[Calendar, Place]] = {}
+        zone: tzinfo | None = None
+        self._zones: list[tzinfo | None] = []
+        for draft in drafts:
+            zone = draft.timezone or zone
+            self._zones.append(zone)
+            for calendar in draft.calendars:
+                self._add(Calendar(calendar.name, zone or _NO_ZONE, calendar.hours), calendar.place, zone)
+
+    def _add(self, calendar: Calendar, place: Place, zone: tzinfo | None) -> None:
+        if zone is None:
+            right = "add for example `timezone: Europe/Berlin` at the top level of the file"
+            self._problems.append(Problem(place, "hours without a time zone", right))
+        if calendar.name in self._calendars:
+            taken = self._calendars[calendar.name][1]
+            self._problems.append(
+                Problem(place, f"the name {calendar.name!r} is taken by the calendar at {taken}", "use another")
+            )
+        self._calendars.setdefault(calendar.name, (calendar, place))
+
+    def match(self, condition: Condition) -> Match:
+        """The condition with its calendar."""
+        during = condition.during
+        if during is None:
+            return condition.match
+        if during.value not in self._calendars:
+            right = suggestion(during.value, self._calendars) if self._calendars else "add it to `calendars`"
+            self._problems.append(Problem(during.place, f"no calendar is called {during.value!r}", right))
+            return condition.match
+        return replace(condition.match, during=self._calendars[during.value][0])
+
+    def exemptions(self) -> tuple[Exemption, ...]:
+        """Those of all files, each by the clock of its file."""
+        found = []
+        for draft, zone in zip(self._drafts, self._zones, strict=True):
+            for each in draft.exemptions:
+                until = each.until.value
+                if until.tzinfo is None and zone is None:
+                    right = "write Z at its end, or `timezone:` at the top level of the file"
+                    self._problems.append(Problem(each.until.place, "a moment without a time zone", right))
+                found.append(Exemption(self.match(each.condition), in_zone(until, zone or _NO_ZONE), each.reason))
+        return tuple(found)
+
+
+def _complete(name: str, said: Settings) -> Rule:
     idle, built_in = Idle(), Rule(name)
     keeps = built_in.keep_limits
     notice = said.notice.value if said.notice else built_in.notice
+    over = said.over.value if said.over else None
     return Rule(
         name=name,
-        match=match or Match(),
         idle=Idle(
             compute_below=said.compute_below.value if said.compute_below else idle.compute_below,
             memory_above=said.memory_above.value if said.memory_above else idle.memory_above,
@@ -68,78 +176,12 @@ def _complete(name: str, said: Settings, *, match: Match | None = None, keep: bo
             reason_required=said.reason_required.value if said.reason_required else keeps.reason_required,
         ),
         ladder=tuple(stage.value for stage in said.ladder) if said.ladder else usual_ladder(notice),
-        keep=keep,
         trust_estimates=said.trust_estimates.value if said.trust_estimates else built_in.trust_estimates,
+        states={state: limit.value for state, limit in (said.states or {}).items()},
+        trickle=None if over is None else Trickle(said.mean_below.value if said.mean_below else _USUAL_MEAN, over),
     )
 
 
 def usual_ladder(notice: timedelta) -> tuple[Stage, ...]:
     """Warn at once, shut down when the notice has run out."""
     return (Stage(Action.WARN), Stage(Action.SHUTDOWN, notice))
-
-
-def _check_names(rules: Sequence[RuleDraft], problems: list[Problem]) -> None:
-    first: dict[str, Place] = {}
-    for rule in rules:
-        if not rule.name:
-            continue
-        earlier = first.setdefault(rule.name, rule.place)
-        if earlier is not rule.place:
-            problems.append(
-                Problem(rule.place, f"the name {rule.name!r} is taken by the rule at {earlier}", "use another")
-            )
-
-
-def _check_reach(rules: Sequence[RuleDraft], problems: list[Problem]) -> None:
-    read = [(rule, rule.match) for rule in rules if rule.match is not None]
-    for position, (rule, match) in enumerate(read):
-        for earlier, wide in read[:position]:
-            if _covers(wide, match):
-                reach = "everything" if wide == Match() else "all that this one matches"
-                what = f"never reached: the rule at {earlier.place} matches {reach}"
-                problems.append(Problem(rule.place, what, "move this one before it, or narrow its `match`"))
-                break
-
-
-def _covers(wide: Match, narrow: Match) -> bool:
-    return (
-        (wide.owner is None or wide.owner is narrow.owner)
-        and (wide.state is None or wide.state is narrow.state)
-        and _glob_covers(wide.notebook, narrow.notebook)
-        and _glob_covers(wide.kernelspec, narrow.kernelspec)
-        and _glob_covers(wide.device, narrow.device)
-    )
-
-
-def _glob_covers(wide: str | None, narrow: str | None) -> bool:
-    return wide is None or wide == narrow or (narrow is not None and not wide.strip("*"))
-
-
-def _check_ladder(said: Settings, whole: Settings, problems: list[Problem]) -> None:
-    """Nothing is lost before a warning and the full notice. `said` is what stands here, `whole` with its defaults."""
-    if not whole.ladder:
-        return
-    notice = whole.notice.value if whole.notice else Rule(DEFAULT_RULE).notice
-    warned_at: timedelta | None = None
-    before: Placed[Stage] | None = None
-    for stage in whole.ladder:
-        place = stage.place if said.ladder or not said.notice else said.notice.place
-        name = stage.value.do.value
-        if before and before.value.do.loses_work:
-            problems.append(
-                Problem(place, f"a stage after {before.value.do.value}", "remove it: nothing is left to act on")
-            )
-        elif before and stage.value.after < before.value.after:
-            earliest = say_duration(before.value.after)
-            problems.append(
-                Problem(place, f"this {name} is due before the stage above it", f"write `after: {earliest}` or more")
-            )
-        elif stage.value.do.loses_work and warned_at is None:
-            problems.append(Problem(place, f"a {name} without a warning before it", "put `{do: warn}` before it"))
-        elif stage.value.do.loses_work and warned_at is not None and stage.value.after < warned_at + notice:
-            earliest = say_duration(warned_at + notice)
-            what = f"this {name} comes before its notice of {say_duration(notice)} has run out"
-            problems.append(Problem(place, what, f"write `after: {earliest}` or more, or a shorter `notice`"))
-        if stage.value.do is Action.WARN and warned_at is None:
-            warned_at = stage.value.after
-        before = stage

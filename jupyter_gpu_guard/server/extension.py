@@ -27,6 +27,7 @@ from jupyter_gpu_guard.history.audit import FileAudit, ends
 from jupyter_gpu_guard.kernel.simulated_gpu import VARIABLE
 from jupyter_gpu_guard.leases import FileLeases
 from jupyter_gpu_guard.observe import ACTIVITY_EVERY, Observer
+from jupyter_gpu_guard.site import this_site
 from jupyter_gpu_guard.sources.drm import DrmDevices
 from jupyter_gpu_guard.sources.insight import ProcfsInsight
 from jupyter_gpu_guard.sources.kernels import KernelOwners
@@ -229,6 +230,7 @@ class GpuGuard(ExtensionApp):
             interval=self.sample_interval,
             resting_interval=self.resting_interval,
             problems=lambda: kernels.problems,
+            site=this_site(),
             log=self.log,
         )
         self._built = (kernels, devices)
