@@ -8,6 +8,7 @@ this was not thought through is judged at every point.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from datetime import datetime, timedelta, timezone
@@ -31,7 +32,7 @@ from .model import (
 from .policy import Idle, Match, Policy, Rule
 from .rehearse import Act, Carried, rehearse
 from .simulate import ended_by
-from .tally import Ended, Tally
+from .tally import Ended, Hold, Tally
 from .verdict import Code
 from .window import Peak, Window
 
@@ -61,13 +62,12 @@ class Point(NamedTuple):
 
 
 class SeriesSimulation:
-    """One policy over one series. `tally` may be read at any time; `acts` are what would have been done, in order.
+    """One policy over one series. `acts` are what would have been done, in order.
 
     Points further apart than `longest_span` seconds leave a gap. `short` False judges at every point: the same, slower.
     """
 
     def __init__(self, name: str, policy: Policy, longest_span: float, *, short: bool = True) -> None:
-        self.tally = Tally()
         self.acts: list[Act] = []
         self._name = name
         self._policy = policy
@@ -75,6 +75,8 @@ class SeriesSimulation:
         self._short = short and is_thought_of(policy)
         self._compute_below = policy.rules[-1].idle.compute_below
         self._carried = Carried()
+        self._readings, self._has_held, self._is_warned = 0, False, False
+        self._held = Hold()  # up to the end
         self._ended: Ended | None = None
         self._used_at: float | None = None
         self._before: Point | None = None
@@ -88,41 +90,50 @@ class SeriesSimulation:
         self._little = min(rule.idle.memory_above for rule in policy.rules)
         self._much = max(rule.idle.memory_above for rule in policy.rules)
 
+    @property
+    def tally(self) -> Tally:
+        """The sums so far."""
+        held = replace(self._held)
+        ended = [] if self._ended is None else [self._ended]
+        for each in ended:
+            held.include(each.after)
+        rules = Counter(each.rule for each in ended)
+        return Tally(self._readings, int(self._has_held), int(self._is_warned), rules, held, ended)
+
     def see(self, point: Point) -> None:
         """The next point of the series; its time is later than that of the one before."""
         at, compute, memory, state = point
         before = self._before
+        self._before = point
+        self._readings += 1
         span = 0.0 if before is None else at - before.at
         is_gap = before is None or span > self._longest_span
-        tally = self.tally
-        tally.readings += 1
         devices = 1 if isinstance(memory, Unknown) or memory > 0 else 0
-        if devices:
-            tally.holders = 1
-            tally.held.add(0.0 if is_gap else span, 1, memory, compute, self._compute_below)
         if self._ended is not None:
             self._ended.see(at, 0.0 if is_gap else span, devices, memory, compute, self._compute_below)
-            self._before = point
+            self._has_held = self._has_held or devices > 0
             return
+        if devices:
+            self._has_held = True
+            if not is_gap:
+                self._held.add(span, 1, memory, compute, self._compute_below)
         if before is not None and before.state.is_running_a_cell and not state.is_running_a_cell:
             self._used_at = at
-        if not self._short or not self._changes_nothing(point):
-            self._judge(point)
-        self._note(point, is_gap=is_gap)
-        self._before = point
+        if not self._short or not self._changes_nothing(point, before):
+            self._judge(point, before)
+        self._note(point, before, is_gap=is_gap)
 
-    def _changes_nothing(self, point: Point) -> bool:
+    def _changes_nothing(self, point: Point, before: Point | None) -> bool:
         """Whether nothing can follow from `point`."""
         if self._carried.ledger.cases:
-            return self._steady is not None and self._steady == self._kind(point)
+            return self._steady is not None and self._steady == self._kind(point, before)
         began = self._began
         if began is None or point.at - max(began, self._busy_at[0]) < self._earliest:
             return True
-        return self._steady is not None and self._steady == self._kind(point)
+        return self._steady is not None and self._steady == self._kind(point, before)
 
-    def _kind(self, point: Point) -> tuple[object, ...] | None:
+    def _kind(self, point: Point, before: Point | None) -> tuple[object, ...] | None:
         """What it is about `point` that a steady verdict rests on. None: no verdict is steady there."""
-        before = self._before
         if before is None or point.at - before.at > self._longest_span:
             return None
         _, compute, memory, state = point
@@ -130,25 +141,23 @@ class SeriesSimulation:
             return None
         return state, -1.0 if memory < self._little else inf if memory >= self._much else memory
 
-    def _judge(self, point: Point) -> None:
+    def _judge(self, point: Point, before: Point | None) -> None:
         carried = self._carried
         if self._short:
-            carried = replace(carried, perceived=replace(carried.perceived, windows=self._windows()))
+            carried = replace(carried, perceived=replace(carried.perceived, windows=self._windows(before)))
         scene = rehearse(self._snapshot(point), carried, self._policy, self._longest_span)
         self._carried = scene.carried
         for act in scene.acts:
             self.acts.append(act)
             if not act.verdict.action.loses_work:
-                self.tally.warned = 1
-                continue
-            self._ended = ended_by(act, point.at)
-            self.tally.ended.append(self._ended)
-            self.tally.rules[self._ended.rule] += 1
+                self._is_warned = True
+            else:
+                self._ended = ended_by(act, point.at)
         if self._short:
             codes = {reason.code for verdict in scene.verdicts.values() for reason in verdict.reasons}
-            self._steady = self._kind(point) if codes & _STEADY else None
+            self._steady = self._kind(point, before) if codes & _STEADY else None
 
-    def _note(self, point: Point, *, is_gap: bool) -> None:
+    def _note(self, point: Point, before: Point | None, *, is_gap: bool) -> None:
         """Remember of `point` what a Window would."""
         at, compute, memory, _ = point
         if isinstance(compute, Unknown) or isinstance(memory, Unknown):
@@ -158,7 +167,6 @@ class SeriesSimulation:
             self._began = at
             self._busy_at = [-inf] * len(self._thresholds)
             return
-        before = self._before
         assert before is not None  # noqa: S101  there is a Window
         assert not isinstance(before.compute, Unknown)  # noqa: S101
         both_ends = max(before.compute, compute)
@@ -169,9 +177,9 @@ class SeriesSimulation:
             if both_ends >= threshold:
                 self._busy_at[n] = at
 
-    def _windows(self) -> dict[OwnerKey, Window]:
+    def _windows(self, before: Point | None) -> dict[OwnerKey, Window]:
         """The Window that all points so far would have made, in as much as a rule asks for."""
-        before, began = self._before, self._began
+        began = self._began
         if before is None or began is None or isinstance(before.compute, Unknown):
             return {}
         peaks: list[Peak] = []

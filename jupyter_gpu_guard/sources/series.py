@@ -20,6 +20,7 @@ from jupyter_gpu_guard.core.series import Point
 
 MIB = float(2**20)
 FAR = 1e11  # seconds: the year 5138; more is milliseconds
+MOST_PERCENT = 100.0
 MISSING = Unknown(Why.NOT_AVAILABLE)
 _STATES = {state.value: state for state in OwnerState}
 _MEMORY = {"memory_bytes": 1.0, "memory_mib": MIB}
@@ -79,7 +80,11 @@ def _parts(path: Path, head: bytes, rest: Iterator[bytes]) -> Iterator[Part]:
     columns = _columns(path, head)
     position = begin = len(head)
     first, name, seen = 2, b"", set[bytes]()
+    begins = b""  # of a row of the same series, where that can be told from its begin
     for number, line in enumerate(rest, start=2):
+        if begins and line.startswith(begins):
+            position += len(line)
+            continue
         found = b"" if columns.series is None else _cell(line, columns.series)
         if columns.series is not None and not found and line.strip():
             raise SeriesError(f"{path}:{number}: no name in the column `series`; give each row one")
@@ -91,6 +96,7 @@ def _parts(path: Path, head: bytes, rest: Iterator[bytes]) -> Iterator[Part]:
                 raise SeriesError(f"{path}:{number}: {what}; sort the rows by `series`, then by `time`")
             seen.add(found)
             name, begin, first = found, position, number
+            begins = name + b"," if columns.series == 0 and line.startswith(name + b",") else b""
         position += len(line)
     if position > begin:
         yield Part(path, name.decode(errors="replace") or path.stem, begin, position, first, columns)
@@ -135,24 +141,40 @@ def _lines(file: Iterator[bytes], length: int) -> Iterator[str]:
 def _points(part: Part, rows: Iterator[list[str]]) -> Iterator[Point]:
     before = float("-inf")
     where, unit = part.columns, part.columns.memory_unit
+    when, how_busy, how_much, doing = where.time, where.compute, where.memory, where.state
     state = OwnerState.IDLE
     for number, row in enumerate(rows, start=part.line):
-        if not row:
-            continue
-        try:
-            at = _time(row[where.time])
-            compute = _reading(row[where.compute], 1.0, 100.0)
-            memory = _reading(row[where.memory], unit, inf)
-            if where.state is not None:
-                state = _STATES.get(row[where.state]) or _state(row[where.state])
-        except IndexError:
-            raise SeriesError(f"{part.path}:{number}: this row is too short; the first line names its cells") from None
-        except ValueError as error:
-            raise SeriesError(f"{part.path}:{number}: {error}") from None
-        if at <= before:
-            raise SeriesError(f"{part.path}:{number}: this is not later than the row above; sort the rows by `time`")
-        before = at
-        yield Point(at, compute, memory, state)
+        try:  # the short way, for plain numbers
+            at, compute, memory = float(row[when]), float(row[how_busy]), float(row[how_much]) * unit
+            if doing is not None:
+                state = _STATES[row[doing]]
+            if before < at < FAR and 0 <= compute <= MOST_PERCENT and 0 <= memory < inf:
+                before = at
+                yield Point(at, compute, memory, state)
+                continue
+        except (ValueError, IndexError, KeyError):
+            pass
+        if row:
+            point = _carefully(row, where, f"{part.path}:{number}")
+            if point.at <= before:
+                raise SeriesError(
+                    f"{part.path}:{number}: this is not later than the row above; sort the rows by `time`"
+                )
+            before = point.at
+            yield point
+
+
+def _carefully(row: list[str], where: Columns, place: str) -> Point:
+    try:
+        at = _time(row[where.time])
+        compute = _reading(row[where.compute], 1.0, MOST_PERCENT)
+        memory = _reading(row[where.memory], where.memory_unit, inf)
+        state = OwnerState.IDLE if where.state is None else _state(row[where.state])
+    except IndexError:
+        raise SeriesError(f"{place}: this row is too short; the first line names its cells") from None
+    except ValueError as error:
+        raise SeriesError(f"{place}: {error}") from None
+    return Point(at, compute, memory, state)
 
 
 def _time(cell: str) -> float:
