@@ -318,7 +318,7 @@ def sidebar() -> Iterator[Finding]:
 
 def policies() -> Iterator[Finding]:
     """The policy files that a server would read."""
-    from .policyfile import PolicyError, discover, load  # noqa: PLC0415 - only needed here
+    from .policyfile import PolicyError, discover, govern  # noqa: PLC0415 - only needed here
 
     name = "policy"
     paths = discover()
@@ -328,11 +328,13 @@ def policies() -> Iterator[Finding]:
         )
         return
     try:
-        policy = load(paths)
+        policy = govern(paths, ()).policy
     except PolicyError as error:
         for problem in error.problems:
             yield Finding(name, Level.PROBLEM, f"{problem.place}: {problem.what}.", problem.right)
         return
+    for line in (policy.fault or "").splitlines():
+        yield Finding(name, Level.PROBLEM, f"Left out: {line}.")
     rules = len(policy.rules)
     yield Finding(name, Level.OK, f"{policy.source}: fine, mode {policy.mode.value}, rules: {rules}, {policy.digest}.")
 

@@ -8,11 +8,11 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any
 
-from jupyter_gpu_guard.core.policy import Rule, Stage
+from jupyter_gpu_guard.core.policy import Match, Rule, Stage
 from jupyter_gpu_guard.core.verdict import Fact
 from jupyter_gpu_guard.guard import Pending, Published
 
-from .wire import WireEffectivePolicy, WirePending, WirePolicy, WireRule, WireStage, WireTouched
+from .wire import WireEffectivePolicy, WireExemption, WirePending, WirePolicy, WireRule, WireStage, WireTouched
 
 # What is called otherwise in a file, and units that a type does not tell.
 _NAMES = {"lasting": "for", "keep_limits": "keep", "reason_required": "reason_is_required"}
@@ -39,6 +39,9 @@ def effective(state: Published) -> WireEffectivePolicy:
             "shutdowns_per_tick": policy.belts.shutdowns_per_tick,
             "share_of_holders_percent": policy.belts.share_of_holders,
         },
+        exemptions=[
+            WireExemption(match=_match(each.match), until=each.until, reason=each.reason) for each in policy.exemptions
+        ],
         rules=[_rule(rule) for rule in policy.rules],
     )
 
@@ -63,13 +66,18 @@ def _rule(rule: Rule) -> WireRule:
     for part in fields(rule):
         if part.name not in {"name", "match", "ladder"}:
             settings.update(_flat(part.name, getattr(rule, part.name), part.type))
-    match: dict[str, Fact] = {
+    ladder = [_stage(stage) for stage in rule.ladder]
+    return WireRule(name=rule.name, match=_match(rule.match), settings=settings, ladder=ladder)
+
+
+def _match(match: Match) -> dict[str, Fact]:
+    """The parts that are given. A calendar goes by its name."""
+    return {
         name: fact
-        for part in fields(rule.match)
-        for name, fact in _flat(part.name, getattr(rule.match, part.name), part.type)
-        if fact is not None
+        for part in fields(match)
+        if (value := getattr(match, part.name)) is not None
+        for name, fact in _flat(part.name, getattr(value, "name", value) if part.name == "during" else value, part.type)
     }
-    return WireRule(name=rule.name, match=match, settings=settings, ladder=[_stage(stage) for stage in rule.ladder])
 
 
 def _stage(stage: Stage) -> WireStage:

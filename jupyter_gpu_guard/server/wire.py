@@ -257,6 +257,14 @@ class WireRule(Wire):
     ladder: list[WireStage]
 
 
+class WireExemption(Wire):
+    """What is left alone until then, and why."""
+
+    match: dict[str, Union[str, float, int, None]]
+    until: datetime
+    reason: str
+
+
 class WireEffectivePolicy(Wire):
     """GET `gpu-guard/api/v1/policy`: what is in force, and what waits. The first rule that matches decides."""
 
@@ -266,6 +274,7 @@ class WireEffectivePolicy(Wire):
     fault: str | None
     pending: WirePending | None
     belts: dict[str, float]
+    exemptions: list[WireExemption] = []
     rules: list[WireRule]
 
 

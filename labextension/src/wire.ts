@@ -273,6 +273,13 @@ export interface WireRule {
   ladder: Array<WireStage>;
 }
 
+/** What is left alone until then, and why. */
+export interface WireExemption {
+  match: Record<string, string | number | null>;
+  until: string;
+  reason: string;
+}
+
 /** GET `gpu-guard/api/v1/policy`: what is in force, and what waits. The first rule that matches decides. */
 export interface WireEffectivePolicy {
   hash: string;
@@ -281,6 +288,7 @@ export interface WireEffectivePolicy {
   fault: string | null;
   pending: WirePending | null;
   belts: Record<string, number>;
+  exemptions?: Array<WireExemption>;
   rules: Array<WireRule>;
 }
 
