@@ -1,4 +1,4 @@
-import { Dialog, type Notification, showDialog } from '@jupyterlab/apputils';
+import { Dialog, InputDialog, type Notification, showDialog } from '@jupyterlab/apputils';
 import React from 'react';
 import { duration } from './format';
 import type { ILanguage } from './language';
@@ -30,9 +30,19 @@ export class GuardActions {
 
   async keep(about: IAbout, seconds: number): Promise<void> {
     const { trans } = this.language;
-    await this.attempt(this.guard.keep(about.owner, seconds), trans.__('Could not keep %1', about.title), () => {
-      this.notifier.success(trans.__('%1 is kept for %2.', about.title, duration(seconds, trans)), { autoClose: 3000 });
-    });
+    const reason = await this.reasonFor(about);
+    if (reason === null) {
+      return;
+    }
+    await this.attempt(
+      this.guard.keep(about.owner, seconds, reason),
+      trans.__('Could not keep %1', about.title),
+      () => {
+        this.notifier.success(trans.__('%1 is kept for %2.', about.title, duration(seconds, trans)), {
+          autoClose: 3000
+        });
+      }
+    );
   }
 
   async stopKeeping(about: IAbout): Promise<void> {
@@ -63,6 +73,24 @@ export class GuardActions {
     if (answer.button.accept) {
       await this.attempt(this.guard.shutDown(row.owner), trans.__('Could not shut down %1', row.title));
     }
+  }
+
+  /** What it is kept for, where the rule wants to know; null: the person thought better of it. */
+  private async reasonFor(about: IAbout): Promise<string | null> {
+    const { trans } = this.language;
+    const holder = this.guard.report?.holders.find(({ owner }) => owner === about.owner);
+    if (holder?.keep_needs_reason !== true) {
+      return '';
+    }
+    const answer = await InputDialog.getText({
+      title: trans.__('Keep %1', about.title),
+      label: trans.__('What is it needed for? Its rule wants a reason.'),
+      okLabel: trans.__('Keep'),
+      cancelLabel: trans.__('Cancel'),
+      required: true
+    });
+    const reason = answer.value?.trim() ?? '';
+    return answer.button.accept && reason !== '' ? reason : null;
   }
 
   private async attempt(act: Promise<void>, failure: string, done?: () => void): Promise<void> {

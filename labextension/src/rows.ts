@@ -89,6 +89,7 @@ function row(holder: WireHolder, report: WireReport, now: number, language: ILan
   const ending = isEnding(holder, report);
   const about = aboutOf(holder, report, now, trans);
   const estimated = holder.estimated === true;
+  const spent = holder.keeps_left === 0;
   const counts = holder.kind === 'kernel' || holdsSomething(holder, report);
   const shown = (figure: IReading): IReading | null => (counts ? marked(figure, estimated, trans) : null);
   return {
@@ -103,11 +104,11 @@ function row(holder: WireHolder, report: WireReport, now: number, language: ILan
     memory: shown(reading(holder.memory_bytes, holder.memory_bytes_unknown, bytes, trans)),
     compute: shown(reading(holder.compute_percent, holder.compute_percent_unknown, percent, trans)),
     places: report.devices.length > 1 ? placesOf(holder, report, trans) : [],
-    facts: about.facts,
+    facts: spent ? [...about.facts, trans.__('kept as often as its rule allows in 24 hours')] : about.facts,
     notes: notesOf(holder, trans),
     kept: holder.lease !== null,
     ending,
-    keepChoices: ending || holder.state === 'dead' ? [] : keepChoices(holder.longest_keep_seconds, trans),
+    keepChoices: ending || spent || holder.state === 'dead' ? [] : keepChoices(holder.longest_keep_seconds, trans),
     losses: about.losses
   };
 }

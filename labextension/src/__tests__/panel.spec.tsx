@@ -119,6 +119,36 @@ describe('the rows', () => {
     expect(document.querySelector('.lm-Menu')).toBeNull();
   });
 
+  it('ask what for where the rule wants to know, and keep nothing without an answer', async () => {
+    await show(report({ holders: [holder({ keep_needs_reason: true })] }));
+    const choose = async (): Promise<HTMLInputElement> => {
+      await click('Keep demo.ipynb');
+      const menu = document.querySelector('.lm-Menu') as HTMLElement;
+      for (const keyCode of [ARROW_DOWN, ENTER]) {
+        fireEvent.keyDown(menu, { keyCode });
+      }
+      await pass(100);
+      return question().querySelector('input') as HTMLInputElement;
+    };
+    await choose();
+    fireEvent.click(within(question()).getByText('Cancel'));
+    await pass(100);
+    expect(api.asked.filter(asked => asked.startsWith('keep'))).toEqual([]);
+    const input = await choose();
+    fireEvent.input(input, { target: { value: ' rebuttal runs ' } });
+    fireEvent.click(within(question()).getByText('Keep'));
+    await pass(100);
+    expect(api.asked).toContain('keep kernel:k1 1800 rebuttal runs');
+  });
+
+  it('offer no more keeping than the rule allows, and say so', async () => {
+    await show(report({ holders: [holder({ keeps_left: 0 })] }));
+    expect(screen.getByRole<HTMLButtonElement>('button', { name: 'Keep demo.ipynb' }).disabled).toBe(true);
+    expect(screen.getByRole('listitem', { name: 'work/demo.ipynb' }).textContent).toContain(
+      'as often as its rule allows'
+    );
+  });
+
   it('take a promise back', async () => {
     await show(report({ holders: [holder({ lease: { until: after(3600), reason: 'demo' } })] }));
     await click('Stop keeping demo.ipynb');
