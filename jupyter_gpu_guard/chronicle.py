@@ -47,6 +47,11 @@ class Chronicle:
             self._note(Kind.STOPPED)
             await self._journal.written(WRITTEN_WITHIN)
 
+    def accepted(self, policy: Policy, by: str) -> None:
+        """A person puts a policy in force that waited for them."""
+        self._policy = policy
+        self._note(Kind.POLICY, detail=_said_of(policy), by=by)
+
     def looked(self, bench: Bench, holders: tuple[Holder, ...], verdicts: tuple[Verdict, ...], after: Ledger) -> None:
         """One look: under another policy, who is spared, and whose warning does not stand in the ledger `after` it."""
         if self._policy is None or _key(bench.policy) != _key(self._policy):
@@ -132,9 +137,9 @@ class Chronicle:
         at = self._clock.now().wall
         return Entry(kind, at, policy.mode, policy.digest, owner.key, owner.name, owner.notebook)
 
-    def _note(self, kind: Kind, detail: str = "") -> None:
+    def _note(self, kind: Kind, detail: str = "", by: str | None = None) -> None:
         policy = self._policy or Policy()
-        self._record(Entry(kind, self._clock.now().wall, policy.mode, policy.digest, detail=detail))
+        self._record(Entry(kind, self._clock.now().wall, policy.mode, policy.digest, by=by, detail=detail))
 
     def _record(self, entry: Entry) -> None:
         self._journal.record(entry)

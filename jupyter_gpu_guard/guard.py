@@ -364,6 +364,7 @@ class Guard:
         if policy.digest != digest:
             raise NotPendingError(f"the policy that waits is {policy.digest}, not {digest}: look at it first")
         self._log.warning("GPU guard: %s accepts policy %s", by, digest)
+        self._chronicle.accepted(policy, by)
         self.adopt(policy)
         return policy
 

@@ -9,7 +9,9 @@ from datetime import timedelta
 
 import pytest
 from fake_clock import NOON, FakeClock
+from fake_journal import FakeJournal
 
+from jupyter_gpu_guard.core.entry import Kind
 from jupyter_gpu_guard.core.model import (
     Device,
     GpuClient,
@@ -102,6 +104,7 @@ class Scene:
         self.observer = FakeObserver(self.clock, kernels)
         self.enforcer = FakeEnforcer(self.observer)
         self.rehearsal = FakeEnforcer(self.observer, rehearsed=True)
+        self.journal = FakeJournal()
         self.guard = Guard(
             observer=self.observer,
             enforcer=self.enforcer,
@@ -109,6 +112,7 @@ class Scene:
             leases=FileLeases(folder / "leases.json"),
             clock=self.clock,
             policy=first,
+            journal=self.journal,
             log=logging.getLogger("test"),
         )
 
@@ -310,6 +314,8 @@ def test_a_policy_that_would_end_many_waits_and_says_so(tmp_path):
         with pytest.raises(NotPendingError, match="not other"):
             scene.guard.accept("other", "anna")
         assert scene.guard.accept(new.digest, "anna") == new
+        entry = scene.journal.entries[-1]
+        assert (entry.kind, entry.policy, entry.by) == (Kind.POLICY, new.digest, "anna")
         assert scene.pending is None
         with pytest.raises(NotPendingError):
             scene.guard.accept(new.digest, "anna")
