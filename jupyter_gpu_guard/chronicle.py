@@ -125,10 +125,7 @@ class Chronicle:
         self._record(self._entry(kind, verdict, holder))
 
     def _entry(self, kind: Kind, verdict: Verdict, holder: Holder) -> Entry:
-        judged = self._verdicts.get(verdict.owner) if verdict.rule == "asked" else verdict
-        facts = None
-        if self._bench is not None:
-            facts = grounds(holder, self._bench, judged.rule if judged is not None else verdict.rule)
+        facts = None if self._bench is None else grounds(holder, self._bench)
         return replace(self._of(kind, holder), verdict=verdict, grounds=facts)
 
     def _of(self, kind: Kind, holder: Holder) -> Entry:

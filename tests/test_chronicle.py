@@ -319,8 +319,8 @@ def test_a_line_tells_no_more_than_it_should():
     owner = Owner(key, "runs", root, OwnerState.IDLE, board=board)
     seen = Activity(io={root: 4711.0}, listens=frozenset({6006}), visitors=1)
     holder = Holder(owner, tree=(root,), cpu={root: 815.0}, activity=seen)
-    bench = Bench(POLICY, {key: Window(root, 0.0, 9.0, 0.0, cpu={root: 815.0}, activity=seen)}, {}, Ledger(), {}, NOW)
-    entry = Entry(Kind.SPARED, NOW.wall, Mode.ENFORCE, "abc", key, grounds=grounds(holder, bench, "default"))
+    bench = Bench(POLICY, {key: Window(root, 0.0, 9.0, 0.0, activity=seen)}, {}, Ledger(), {}, NOW)
+    entry = Entry(Kind.SPARED, NOW.wall, Mode.ENFORCE, "abc", key, grounds=grounds(holder, bench))
     line = to_line(entry).decode()
     assert all(text not in line for text in ("hunter2", "4711", "815"))
     assert '{"pid":200,"start_ticks":9}' in line

@@ -5,16 +5,20 @@ It never holds command lines, environments, log directories or anything of other
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, Field, dataclass, fields, replace
 from datetime import datetime
 from enum import Enum
+from typing import Any
 
 from .judge import Bench, judge
 from .ledger import Case, Ledger
 from .model import Device, Holder, Instant, OwnerKey
-from .policy import DEFAULT_RULE, Match, Mode, Policy, Rule
+from .policy import DEFAULT_RULE, Exemption, Match, Mode, Policy, Rule
 from .verdict import Lease, Outcome, Result, Verdict
 from .window import Window
+
+
+_BOOKKEEPING = {"tree", "cpu", "young", "efforts", "activity"}
 
 
 class Kind(str, Enum):
@@ -40,7 +44,9 @@ class Grounds:
     now: Instant
     mode: Mode
     holder: Holder
-    rule: Rule | None = None
+    rule: Rule
+    trials: tuple[Rule, ...] = ()
+    exemption: Exemption | None = None
     window: Window | None = None
     case: Case | None = None
     lease: Lease | None = None
@@ -79,19 +85,20 @@ class Entry:
         return wanted in (str(self.owner), self.notebook, self.name)
 
 
-def grounds(holder: Holder, bench: Bench, rule: str) -> Grounds:
-    """What the Verdict about `holder` by `rule` on `bench` rests on, without what nobody should keep."""
+def grounds(holder: Holder, bench: Bench) -> Grounds:
+    """What the Verdict about `holder` on `bench` rests on, without what nobody should keep."""
     key = holder.owner.key
     window = bench.windows.get(key)
-    deciding = next((each for each in bench.policy.rules if each.name == rule), None)
+    *trials, rule = bench.policy.rules_for(holder, bench.around)
+    exemption = bench.policy.exemption_for(holder, bench.around)
     return Grounds(
         now=bench.now,
         mode=bench.policy.mode,
         holder=_to_be_kept(holder),
-        # That it matched is known; of what it matches by, only the state weighs once more.
-        rule=deciding and replace(deciding, match=Match(state=deciding.match.state)),
-        # How much each process has worked only matters for the next reading.
-        window=window and replace(window, tree=frozenset(), cpu={}, efforts=(), activity=None),
+        rule=_matching(rule),
+        trials=tuple(_matching(each) for each in trials),
+        exemption=exemption and replace(exemption, match=Match()),
+        window=window and _for_judging(window),
         case=bench.ledger.cases.get(key),
         lease=bench.leases.get(key),
         devices=tuple(bench.devices[h.device] for h in holder.holdings if h.device in bench.devices),
@@ -122,7 +129,11 @@ def judged_again(grounds: Grounds) -> Verdict:
     """The Verdict that `grounds` lead to, without the belts, which are about all holders together."""
     key = grounds.holder.owner.key
     bench = Bench(
-        policy=Policy(mode=grounds.mode, rules=(*((grounds.rule,) if grounds.rule else ()), Rule(DEFAULT_RULE))),
+        policy=Policy(
+            mode=grounds.mode,
+            rules=(*grounds.trials, grounds.rule, Rule(DEFAULT_RULE)),
+            exemptions=() if grounds.exemption is None else (grounds.exemption,),
+        ),
         windows={} if grounds.window is None else {key: grounds.window},
         leases={} if grounds.lease is None else {key: grounds.lease},
         ledger=Ledger() if grounds.case is None else Ledger({key: grounds.case}),
@@ -131,6 +142,20 @@ def judged_again(grounds: Grounds) -> Verdict:
     )
     (verdict,) = judge((grounds.holder,), bench)
     return verdict
+
+
+def _matching(rule: Rule) -> Rule:
+    """`rule`, of which it is known that it matched; of what it matches by, only the state weighs once more."""
+    return replace(rule, match=Match(state=rule.match.state))
+
+
+def _for_judging(window: Window) -> Window:
+    """`window` without what only the next reading needs: who belongs to it, and how much each has worked."""
+    return replace(window, **{part.name: _default(part) for part in fields(window) if part.name in _BOOKKEEPING})
+
+
+def _default(part: Field[Any]) -> Any:
+    return part.default if part.default_factory is MISSING else part.default_factory()
 
 
 def _to_be_kept(holder: Holder) -> Holder:

@@ -36,7 +36,7 @@ def to_plain(value: Any) -> Any:
             if (part := getattr(value, field.name)) or _default(field) != part
         }
     if isinstance(value, Mapping):
-        return {str(key): to_plain(part) for key, part in value.items()}
+        return {str(to_plain(key)): to_plain(part) for key, part in value.items()}
     if isinstance(value, (tuple, frozenset)):
         return [to_plain(part) for part in (value if isinstance(value, tuple) else sorted(value))]
     raise TypeError(f"no plain form of {type(value).__name__}")
@@ -70,7 +70,7 @@ def _made(kind: Any, told: Any) -> Any:
             raise TypeError("not a list")
         return origin(_made(parts[0], part) for part in told)
     if origin is not None and issubclass(origin, Mapping):
-        return {key: _made(parts[1], part) for key, part in told.items()}
+        return {_made(parts[0], key): _made(parts[1], part) for key, part in told.items()}
     if is_dataclass(kind):
         names = {field.name for field in fields(kind)}
         hints = _hints(cast("type", kind))
