@@ -197,7 +197,6 @@ class SeriesSimulation:
             tree=frozenset({_ROOT}),
             used_at=self._used_at,
             peaks=tuple(peaks),
-            cpu={_ROOT: 0.0},
         )
         return {key: window}
 

@@ -20,7 +20,8 @@ from .model import Activity, Holder, OwnerKey, OwnerKind, ProcessKey, Reading, i
 MINUTE = 60.0
 HOUR = 3600.0
 
-# More than so much within the last minute is work, and not just being alive: a tenth of a core, a MiB a second.
+# So much by one process within the last minute is work, and not just being alive: a tenth of a core, a MiB a second.
+# Many that each do little are a pool at rest: for each further process half as much is allowed in all.
 BUSY_CPU_SECONDS = 6.0
 BUSY_BYTES = 60 * 2**20
 
@@ -46,11 +47,11 @@ class Span:
 
 @dataclass(frozen=True)
 class Effort:
-    """What the tree did apart from GPUs between two readings, up to monotonic time `until`."""
+    """What each process of the tree had done apart from GPUs up to monotonic time `at`; `io` None: not looked at."""
 
-    until: float
-    cpu_seconds: float
-    bytes: float
+    at: float
+    cpu: Mapping[ProcessKey, float]
+    io: Mapping[ProcessKey, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,10 @@ class Window:
 
     `stretches`, and `stretch`, which still grows, are the last days in steps of ten minutes.
 
-    `used_at`: the end of the last cell, or the last visit to a TensorBoard. `grown_at`: when a new process was last
-    seen in the tree. `busy_at`: when the processes last used the CPU, disk or network. `visited_at`: when somebody was
-    last seen at a port of theirs. `unseen_at`: when neither could be seen. `quiet_at`: the last reading without compute
-    worth mentioning.
+    `used_at`: the end of the last cell, or the last visit to a TensorBoard. `grown_at`: when the newest process came
+    into the tree that is on a device or has lived for a minute; the `young` ones have not yet. `busy_at`: when the
+    processes last used the CPU, disk or network. `visited_at`: when somebody was last seen at a port of theirs.
+    `unseen_at`: when neither could be seen. `quiet_at`: the last reading without compute worth mentioning.
     """
 
     root: ProcessKey | None
@@ -72,6 +73,7 @@ class Window:
     tree: frozenset[ProcessKey] = frozenset()
     used_at: float | None = None
     grown_at: float | None = None
+    young: Mapping[ProcessKey, float] = field(default_factory=dict)
     peaks: tuple[Peak, ...] = ()
     recent: tuple[Span, ...] = ()
     efforts: tuple[Effort, ...] = ()
@@ -79,7 +81,6 @@ class Window:
     visited_at: float | None = None
     unseen_at: float | None = None
     quiet_at: float | None = None
-    cpu: Mapping[ProcessKey, float] = field(default_factory=dict)
     stretches: trickle.Stretches = ()
     stretch: trickle.Stretch | None = None
     activity: Activity | None = None
@@ -162,7 +163,7 @@ def push(windows: Windows, holders: tuple[Holder, ...], now: float, longest_span
                 visited_at=now if _has_visitors(holder) else None,
                 unseen_at=now if _is_board(holder) and holder.activity is None else None,
                 quiet_at=now if compute < QUIET_BELOW else None,
-                cpu=holder.cpu,
+                efforts=(_effort(holder, now),),
                 activity=holder.activity,
             )
     return following
@@ -181,11 +182,9 @@ def _extend(window: Window, holder: Holder, compute: float, now: float) -> Windo
     if visited_at is not None and is_board:
         uses.append(visited_at)
     recent = (*(span for span in window.recent if span.end > now - MINUTE), Span(window.at, now, compute))
-    efforts = (*(effort for effort in window.efforts if effort.until > now - MINUTE), _effort(window, holder, now))
-    is_busy = not is_board and (  # a TensorBoard that loads its logs is not in use for that
-        sum(effort.cpu_seconds for effort in efforts) >= BUSY_CPU_SECONDS
-        or sum(effort.bytes for effort in efforts) >= BUSY_BYTES
-    )
+    efforts = (*(effort for effort in window.efforts if effort.at >= now - MINUTE), _effort(holder, now))
+    is_busy = not is_board and _is_busy(efforts)  # a TensorBoard that loads its logs is not in use for that
+    young, grown_at = _grown_up(window, holder, now)
     span = trickle.Stretch(window.at, now, compute * (now - window.at), compute)
     stretches, stretch = trickle.lengthen(window.stretches, window.stretch, span)
     return Window(
@@ -195,7 +194,8 @@ def _extend(window: Window, holder: Holder, compute: float, now: float) -> Windo
         compute=compute,
         tree=tree,
         used_at=max(uses) if uses else None,
-        grown_at=now if tree - window.tree else window.grown_at,
+        grown_at=grown_at,
+        young=young,
         peaks=peaks,
         recent=recent,
         efforts=efforts,
@@ -205,7 +205,6 @@ def _extend(window: Window, holder: Holder, compute: float, now: float) -> Windo
         quiet_at=now if compute < QUIET_BELOW else window.quiet_at,
         stretches=stretches,
         stretch=stretch,
-        cpu=holder.cpu,
         activity=holder.activity,
     )
 
@@ -229,17 +228,54 @@ def _is_unseen(window: Window, holder: Holder) -> bool:
     return was_unseen or (holder.activity is None and (_is_board(holder) or window.activity is not None))
 
 
-def _effort(window: Window, holder: Holder, now: float) -> Effort:
-    """What was done since the reading before. Of a process that is new, all that it has done so far."""
-    before, after = window.activity, holder.activity
-    moved = 0.0
-    if before is not None and after is not None and after is not before:
-        moved = _grown(before.io, after.io)
-    return Effort(now, _grown(window.cpu, holder.cpu), moved)
+def _effort(holder: Holder, now: float) -> Effort:
+    return Effort(now, holder.cpu, None if holder.activity is None else holder.activity.io)
 
 
-def _grown(before: Mapping[ProcessKey, float], after: Mapping[ProcessKey, float]) -> float:
-    return sum(max(0.0, amount - before.get(key, 0.0)) for key, amount in after.items())
+def _is_busy(efforts: tuple[Effort, ...]) -> bool:
+    """Whether the processes did more in all this time than just being alive."""
+    first, last = efforts[0], efforts[-1]
+    if _is_much(first.cpu, last.cpu, BUSY_CPU_SECONDS):
+        return True
+    looked = [effort.io for effort in efforts if effort.io is not None]
+    return len(looked) > 1 and _is_much(looked[0], looked[-1], BUSY_BYTES)
+
+
+def _is_much(before: Mapping[ProcessKey, float], after: Mapping[ProcessKey, float], floor: float) -> bool:
+    """Whether one process did at least `floor`, or all together more than so many at rest do.
+
+    Of a process that is new, all that it has done counts.
+    """
+    if before is after:
+        return False
+    most = done = 0.0
+    for key, amount in after.items():
+        more = max(0.0, amount - before.get(key, 0.0))
+        done += more
+        most = max(most, more)
+    return most >= floor or done >= floor * (1 + (len(after) - 1) / 2)
+
+
+def _grown_up(window: Window, holder: Holder, now: float) -> tuple[Mapping[ProcessKey, float], float | None]:
+    """The processes that are too young to count, and when the newest came that counts.
+
+    What comes and goes within a minute, such as a look at `nvidia-smi` every now and then, is no use.
+    """
+    tree = frozenset(holder.tree)
+    fresh = tree - window.tree
+    if not fresh and not window.young:
+        return window.young, window.grown_at
+    on_device = {row.key for holding in holder.holdings for row in holding.processes}
+    came = {**window.young, **dict.fromkeys(fresh, now)}
+    young, grown_at = {}, window.grown_at
+    for key, at in came.items():
+        if key not in tree:
+            continue
+        if key in on_device or now - at >= MINUTE:
+            grown_at = at if grown_at is None else max(grown_at, at)
+        else:
+            young[key] = at
+    return young, grown_at
 
 
 def minute_compute(window: Window | None, holder: Holder) -> Reading:

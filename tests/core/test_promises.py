@@ -15,6 +15,7 @@ from jupyter_gpu_guard.core.explain import sentence
 from jupyter_gpu_guard.core.model import Instant, OwnerState, Snapshot
 from jupyter_gpu_guard.core.policy import Action, Belts, Match, Policy, Rule
 from jupyter_gpu_guard.core.verdict import Code, Result, Verdict
+from jupyter_gpu_guard.core.window import MINUTE
 
 from .build import GIB, GONE, key, lease, policy, rule, rungs, steady
 from .drive import LONGEST_SPAN, Act, Tick, acts, drive
@@ -150,7 +151,8 @@ def seen_idle(story: Story, number: int, act: Act) -> float:
     """Seconds for which the kernel was seen idle up to its act, found by walking back over all that was shown.
 
     Back from the act for as long as each reading is there, whole, of the same process, not later than the longest
-    span, and below the threshold; not past a restart of the guard, the end of a cell, or a birth in its tree.
+    span, and below the threshold; not past a restart of the guard, the end of a cell, or the birth of a process in its
+    tree that has lived for a minute by then.
     """
     pictures, name = story.film, act.verdict.owner.id
     below = act.rule.idle.compute_below
@@ -161,12 +163,17 @@ def seen_idle(story: Story, number: int, act: Act) -> float:
         same = look.life == story.moments[number].kernels[name].life
         return same and not moment.missed and look.is_known and look.busiest < below
 
+    def has_grown_up(n: int) -> bool:
+        born_after = story.moments[n - 1].kernels[name].children
+        lives = all(story.moments[m].kernels[name].children > born_after for m in range(n, number + 1))
+        return lives and pictures[number].taken_at.monotonic - pictures[n].taken_at.monotonic >= MINUTE
+
     last = number
     while last > 0 and last not in story.restarts:
         look, before = story.moments[last].kernels[name], story.moments[last - 1].kernels[name]
         if not is_quiet(last) or not is_quiet(last - 1) or story.moments[last].after > LONGEST_SPAN:
             break
-        if look.used or (look.children > before.children and not running):
+        if look.used or (look.children > before.children and not running and has_grown_up(last)):
             break
         last -= 1
     return pictures[number].taken_at.monotonic - pictures[last].taken_at.monotonic

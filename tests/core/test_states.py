@@ -64,6 +64,17 @@ def test_being_alive_is_no_work() -> None:
     assert watch(*(Moment(cpu=n * EVERY / 100) for n in range(30)))[0] is OwnerState.IDLE
 
 
+@pytest.mark.parametrize(("each", "state"), [(0.02, OwnerState.IDLE), (0.08, OwnerState.INPUT_BOUND)])
+def test_a_pool_at_rest_is_not_work(each: float, state: OwnerState) -> None:
+    """Eight workers at two percent of a core each wait for something to do; at eight percent they do it."""
+    perceived = Perceived()
+    for n in range(30):
+        rows = [replace(process(100 + i, 100 if i else 10), cpu=n * EVERY * each) for i in range(9)]
+        seen = snapshot(*rows, owners=[owner("a")], clients=[client(101)], now=1000 + n * EVERY)
+        perceived = perceive(seen, perceived, 2 * EVERY)
+    assert perceived.attribution.holders[0].state is state
+
+
 def test_work_ends_a_minute_after_it_stops_and_the_clock_begins_then() -> None:
     """At rest again, the idle time counts from the end of the work, not from before it."""
     work = busy()

@@ -126,17 +126,40 @@ def test_a_use_before_the_window_lends_nothing() -> None:
     assert idle(Seen(0, used_at=-5000), Seen(5, used_at=-5000)) == 5
 
 
-def test_a_new_process_in_the_tree_resets_the_clock() -> None:
+def born(*children: tuple[int, ...]) -> tuple[Seen, ...]:
+    """Readings every ten seconds, with these children."""
+    return tuple(Seen(10 * n, children=pids) for n, pids in enumerate(children))
+
+
+def test_a_process_that_has_lived_for_a_minute_resets_the_clock_to_its_birth() -> None:
     """Unless that is not asked for. A process that ends does not."""
-    born = (Seen(0), Seen(5), Seen(10, children=(101,)), Seen(15, children=(101,)))
-    assert idle(*born) == 5
-    assert idle(*born, at_rest=False) == 15
-    assert idle(Seen(0, children=(101,)), Seen(5), Seen(10)) == 10
+    lives = born((), (), *[(101,)] * 7)
+    assert idle(*lives[:-1]) == 70
+    assert idle(*lives) == 60
+    assert idle(*lives, at_rest=False) == 80
+    assert idle(*lives, Seen(90)) == 70
+
+
+def test_what_comes_and_goes_is_no_use() -> None:
+    """A look at the devices now and then, each time by a new process, keeps nobody alive; nor do many of them."""
+    assert idle(*born(*[(n,) if n % 2 else () for n in range(101, 161)])) == 590
+    assert idle(*born(*[(n, n + 1, n + 2) for n in range(101, 161)])) == 590
+
+
+def test_a_process_on_a_device_resets_the_clock_at_once() -> None:
+    """It is there to work."""
+    worker = Seen(10, children=(101,)).holder()
+    row = replace(worker.holdings[0].processes[0], key=key(101))
+    worker = replace(worker, holdings=(replace(worker.holdings[0], processes=(row,)),))
+    windows = push({}, (Seen(0).holder(),), 0, LONGEST)
+    windows = push(windows, (worker,), 10, LONGEST)
+    windows = push(windows, (worker,), 20, LONGEST)
+    assert windows[owner("a").key].idle_for(5.0) == 10
 
 
 def test_a_child_that_lives_on_counts_as_new_once() -> None:
     """One that goes while another comes still is new."""
-    assert idle(Seen(0, children=(101,)), Seen(5, children=(102,)), Seen(10, children=(102,))) == 5
+    assert idle(*born((101,), *[(102,)] * 20)) == 190
 
 
 @pytest.mark.parametrize("below", [0.0, -1.0])
