@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jupyter_gpu_guard.core.model import OwnerKey
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from jupyter_gpu_guard.core.model import Process, ProcessKey
 
@@ -21,11 +21,15 @@ class Place(NamedTuple):
 class Descent:
     """Remembers who comes from the server with pid `server`. What did so once does so for good.
 
-    A process that has left its parents is known by having been seen before, or by the leader of its session.
+    A process that has left its parents is known by having been seen before, or by the leader of its session. A server
+    that adopts orphans, as the first process of a container does, is also the parent of what others have started: its
+    child is its own only in its own session, or by the mark of this server. `mark_of` gives the pid of the server that
+    a process is marked with.
     """
 
-    def __init__(self, server: int) -> None:
+    def __init__(self, server: int, mark_of: Callable[[int], int | None] = lambda _: None) -> None:
         self._server = server
+        self._mark_of = mark_of
         self._ours: Mapping[ProcessKey, Place] = {}
         self._strange: Mapping[int, int] = {}
         self._roots: Mapping[ProcessKey, OwnerKey] = {}
@@ -35,7 +39,7 @@ class Descent:
     ) -> Mapping[ProcessKey, Place]:
         """All living processes that come from the server, without itself. `roots`: those of kernels and terminals."""
         known = self._strange if roots == self._roots else {}
-        search = _Search(processes, roots, self._ours, self._server)
+        search = _Search(processes, roots, self._ours, self._server, self._mark_of)
         ours: dict[ProcessKey, Place] = {}
         strange: dict[int, int] = {}
         for pid, process in processes.items():
@@ -58,11 +62,14 @@ class _Search:
         roots: Mapping[ProcessKey, OwnerKey],
         before: Mapping[ProcessKey, Place],
         server: int,
+        mark_of: Callable[[int], int | None],
+        /,
     ) -> None:
         self._processes = processes
         self._roots = roots
         self._before = before
         self._server = server
+        self._mark_of = mark_of
         self._found: dict[int, Place | None] = {}
 
     def place_of(self, process: Process) -> Place | None:
@@ -98,7 +105,17 @@ class _Search:
         before = self._before.get(process.key)
         if before is not None and before.owner is not None:
             return before
+        if above is not None and process.parent == self._server and not self._is_started(process):
+            above = None
         return self._by_session(process) or before or above
+
+    def _is_started(self, process: Process) -> bool:
+        """Whether the server has started `process`, its child, and not only adopted it."""
+        server = self._processes.get(self._server)
+        # Session 0 has its leader outside this container, as many others may have it too.
+        if server is not None and process.session == server.session != 0:
+            return True
+        return self._mark_of(process.key.pid) == self._server
 
     def _by_session(self, process: Process) -> Place | None:
         leader = self._processes.get(process.session)

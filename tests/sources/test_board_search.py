@@ -278,3 +278,24 @@ def test_a_server_that_is_the_first_process_adopts_orphans():
     assert places(descent, table) == {KERNEL: K, 201: K, 202: K}
     table.table[201] = row(201, 1, 21, 201)
     assert places(descent, table)[201] == K
+
+
+def test_an_orphan_that_a_server_has_adopted_is_not_started_by_it():
+    """A child of the server in a session of its own: ours by the mark of this server alone, or by what it was."""
+    orphan, below = row(300, 1, 40, 300), row(301, 300, 41, 300)
+    first, kernel = row(1, 0, 1), row(KERNEL, 1, 20, KERNEL)
+    table = FakeProcesses(first, kernel, row(2, 1, 10), orphan, below)
+    assert places(Descent(1), table) == {KERNEL: K, 2: None}
+    assert places(Descent(1, {300: 7}.get), table) == {KERNEL: K, 2: None}
+    assert places(Descent(1, {300: 1}.get), table) == {KERNEL: K, 2: None, 300: None, 301: None}
+    seen = Descent(1)
+    table.table[300] = row(300, 2, 40, 300)
+    assert places(seen, table) == {KERNEL: K, 2: None, 300: None, 301: None}
+    table.table = {each.key.pid: each for each in (first, kernel, orphan, below)}
+    assert places(seen, table) == {KERNEL: K, 300: None, 301: None}
+
+
+def test_a_session_from_outside_of_the_container_proves_nothing():
+    """Whoever was sent into it from outside has session 0, as its first process may have."""
+    table = FakeProcesses(row(1, 0, 1, 0), row(300, 1, 40, 0))
+    assert places(Descent(1), table) == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
 import socket
@@ -23,6 +24,7 @@ from jupyter_gpu_guard.sources.procfs import ProcfsProcesses
 from jupyter_gpu_guard.sources.tensorboard import BoardOwners
 
 KERNEL = OwnerKey(OwnerKind.KERNEL, "k")
+PR_SET_CHILD_SUBREAPER = 36
 
 
 class Bench:
@@ -169,6 +171,27 @@ def test_a_detached_one_without_that_mark_is_a_strangers(bench, mark):
     """Started before the server was, by another server, or by hand: shown nowhere, touched never."""
     detach(bench, **({} if mark is None else {"JPY_PARENT_PID": mark}))
     assert asyncio.run(bench.read()) == ()
+
+
+@pytest.fixture
+def adopting():
+    """Orphans come to this process, as they come to a server that is the first process of a container."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    yield
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("is_ours", [False, True])
+@pytest.mark.usefixtures("adopting")
+def test_an_adopted_one_is_ours_by_the_mark_of_this_server_alone(bench, is_ours):
+    """Somebody has started it from outside and gone away, and now the server is its parent: a stranger all the same."""
+    pid = detach(bench, **({"JPY_PARENT_PID": str(os.getpid())} if is_ours else {}))
+    assert bench.table.identify(pid).parent == os.getpid()
+    found = [owner.root.pid for owner in asyncio.run(bench.read())]
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert found == ([pid] if is_ours else [])
 
 
 def test_what_is_once_ours_stays_ours(bench):
