@@ -17,7 +17,6 @@ from .policy import DEFAULT_RULE, Exemption, Match, Mode, Policy, Rule
 from .verdict import Lease, Outcome, Result, Verdict
 from .window import Window
 
-
 _BOOKKEEPING = {"tree", "cpu", "young", "efforts", "activity"}
 
 
