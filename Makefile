@@ -47,8 +47,13 @@ $(VENV)/.install: $(FRONT)
 	touch $@
 
 $(VENV)/.dev: $(FRONT)
-	$(BIN)/python -m pip install --quiet --editable '.[test,lint]'
+	$(BIN)/python -m pip install --quiet --editable '.[test,lint,hub]'
 	touch $(VENV)/.install $@
+
+# The proxy of JupyterHub is no Python package.
+$(VENV)/.hub: | $(BIN)/python
+	npm install --silent --no-audit --no-fund --prefix $(VENV)/hub configurable-http-proxy@5
+	touch $@
 
 install: $(VENV)/.install
 
@@ -64,7 +69,7 @@ test: test-front test-python
 test-front: $(VENV)/.dev
 	cd labextension && PATH="$(CURDIR)/$(BIN):$$PATH" jlpm test
 
-test-python: $(VENV)/.dev
+test-python: $(VENV)/.dev $(VENV)/.hub
 	scripts/chromium.sh
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(PYTEST_OPTIONS)
 

@@ -34,8 +34,8 @@ def chromium() -> str:
 
 
 @contextmanager
-def open_page(lab: Lab, path: str, *, width: int = 1400, height: int = 900) -> Iterator[Page]:
-    """A page of `lab` at `path`, in a browser of its own."""
+def browsing(*, width: int = 1400, height: int = 900) -> Iterator[Page]:
+    """An empty page in a browser of its own."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
         try:
@@ -43,10 +43,17 @@ def open_page(lab: Lab, path: str, *, width: int = 1400, height: int = 900) -> I
             page = context.new_page()
             page.set_default_timeout(PATIENCE_MS)
             expect.set_options(timeout=PATIENCE_MS)
-            page.goto(f"{lab.url}{path}?token={TOKEN}")
             yield page
         finally:
             browser.close()
+
+
+@contextmanager
+def open_page(lab: Lab, path: str, *, width: int = 1400, height: int = 900) -> Iterator[Page]:
+    """A page of `lab` at `path`, in a browser of its own."""
+    with browsing(width=width, height=height) as page:
+        page.goto(f"{lab.url}{path}?token={TOKEN}")
+        yield page
 
 
 class Notebook:

@@ -58,13 +58,13 @@ def ask(method: str, url: str, token: str, body: Any = None) -> tuple[int, Any]:
         headers={"Authorization": f"token {token}", "Content-Type": "application/json"},
     )
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            text = answer.read()
-            return answer.status, json.loads(text) if text else None
+        answer: Any = urllib.request.urlopen(request, timeout=30)
     except urllib.error.HTTPError as refusal:
-        text = refusal.read()
-        is_json = refusal.headers.get_content_type() == "application/json"
-        return refusal.code, json.loads(text) if is_json else text.decode()
+        answer = refusal
+    with answer:
+        text = answer.read()
+        is_json = answer.headers.get_content_type() == "application/json"
+        return answer.status, json.loads(text) if text and is_json else text.decode() or None
 
 
 class Served:
