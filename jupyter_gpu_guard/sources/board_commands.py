@@ -13,7 +13,8 @@ _SHELLS = {"sh", "bash", "dash", "zsh", "ksh"}
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
 _MODULES = {"tensorboard", "tensorboard.main"}
 _WITH_VALUE = {"-W", "-X", "--check-hash-based-pycs"}  # options of Python that take the next word as well
-_UNDER_ANOTHER_NAME = ("tensorboard", "main.py"), ("tensorboard", "__main__.py")
+_INSTALLED_IN = {"site-packages", "dist-packages"}  # elsewhere a file of that name is somebody's own
+_UNDER_ANOTHER_NAME = ["tensorboard", "main.py"], ["tensorboard", "__main__.py"]
 
 
 class Told(NamedTuple):
@@ -67,9 +68,14 @@ def _arguments(argv: list[str]) -> list[str] | None:
         elif word.startswith("-c"):
             return None
         elif not word.startswith("-"):
-            is_script = _name(word) == "tensorboard" or tuple(word.split("/")[-2:]) in _UNDER_ANOTHER_NAME
-            return argv[place + 1 :] if is_script else None
+            return argv[place + 1 :] if _is_script(word) else None
     return None
+
+
+def _is_script(path: str) -> bool:
+    """Whether a file that is executed is TensorBoard: its console script, or a part of its installed package."""
+    above, *script = path.split("/")[-3:]
+    return _name(path) == "tensorboard" or (above in _INSTALLED_IN and script in _UNDER_ANOTHER_NAME)
 
 
 def _options(arguments: list[str]) -> list[tuple[str, str]]:

@@ -34,6 +34,11 @@ from jupyter_gpu_guard.sources.sockets import has_visitors, listening_ports
         ("python -u -W ignore -mtensorboard.main --logdir runs", Told("runs", None)),
         ("pypy3 -m tensorboard --logdir_spec=a:x,b:y", Told("a:x,b:y", None)),
         ("python /lib/site-packages/tensorboard/main.py --logdir-spec a:x", Told("a:x", None)),
+        ("python /usr/lib/python3/dist-packages/tensorboard/__main__.py --logdir a", Told("a", None)),
+        ("python /home/anna/tensorboard/main.py --logdir a", None),
+        ("python tensorboard/main.py --logdir a", None),
+        ("python site-packages/mine/tensorboard/main.py --logdir a", None),
+        ("python main.py --logdir a", None),
         ("bash /usr/local/bin/tensorboard --logdir runs", Told("runs", None)),
         ("tensorboard --logdir", Told("", None)),
         ("tensorboard --logdir runs --port 0", Told("runs", None)),
@@ -102,9 +107,10 @@ def test_an_info_file_of_a_living_process_is_believed(tmp_path, sleeper):
         {"start_time": None},
         {"start_time": "NaN"},
         {"start_time": 2**40},
+        {"start_time": int(time.time()) + 2 * 3600},
         {"pid": None},
     ],
-    ids=str,
+    ids=["pid", "early", "no time", "not a number", "far ahead", "two hours ahead", "no pid"],
 )
 def test_what_cannot_be_true_is_not_believed(tmp_path, sleeper, changed):
     """It was left behind by an earlier process with the same pid, or somebody made it up."""
