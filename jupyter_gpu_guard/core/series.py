@@ -165,7 +165,6 @@ class SeriesSimulation:
             return
         if self._began is None or is_gap:
             self._began = at
-            self._busy_at = [-inf] * len(self._thresholds)
             return
         assert before is not None  # noqa: S101  there is a Window
         assert not isinstance(before.compute, Unknown)  # noqa: S101
@@ -195,7 +194,6 @@ class SeriesSimulation:
             at=before.at,
             compute=before.compute,
             tree=frozenset({_ROOT}),
-            used_at=self._used_at,
             peaks=tuple(peaks),
         )
         return {key: window}

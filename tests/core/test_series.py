@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,25 +17,28 @@ from .build import GIB, policy, rule, steady
 
 LONGEST_SPAN = 12.0
 MISSING = Unknown(Why.NOT_AVAILABLE)
+IDLE, CELL = OwnerState.IDLE, OwnerState.EXECUTING
 STATES = (OwnerState.IDLE, OwnerState.EXECUTING, OwnerState.WAITING, OwnerState.BREAKPOINT, OwnerState.UNKNOWN)
 
+# Around the thresholds below, and where a Window rounds up.
 readings: st.SearchStrategy[Reading] = st.one_of(
-    st.sampled_from([0.0, 0.4, 4.9, 4.95, 5.0, 5.04, 9.99, 80.0, MISSING]), st.floats(0, 100)
+    st.sampled_from([0.0, 0.0, 4.95, 4.96, 6.0, 80.0, MISSING]), st.floats(0, 100)
 )
-memories: st.SearchStrategy[Reading] = st.sampled_from([0.0, 0.25 * GIB, 0.5 * GIB, 2 * GIB, 12 * GIB, MISSING])
+memories: st.SearchStrategy[Reading] = st.sampled_from([12 * GIB, 12 * GIB, 2 * GIB, 0.25 * GIB, 0.0, MISSING])
+states = st.sampled_from([OwnerState.IDLE, *STATES])
 
 
 @st.composite
 def series(draw: st.DrawFn) -> list[Point]:
-    """Stretches of alike points, so that limits are reached; now and then a gap."""
+    """Stretches of a few looks that come back, so that limits are reached again and again; now and then a gap."""
+    looks = draw(st.lists(st.tuples(readings, memories, states), min_size=1, max_size=4))
     at, points = 100.0, list[Point]()
     for _ in range(draw(st.integers(1, 12))):
-        compute, memory, state = draw(readings), draw(memories), draw(st.sampled_from(STATES))
-        step = draw(st.sampled_from([1.0, 5.0, 5.1, 12.0]))
-        at += draw(st.sampled_from([0.0, 0.0, 7.0, 30.0]))
-        for _ in range(draw(st.integers(1, 25))):
+        look, step = draw(st.sampled_from(looks)), draw(st.sampled_from([5.0, 5.1, 12.0]))
+        at += draw(st.sampled_from([0.0, 0.0, 0.0, 30.0]))
+        for _ in range(draw(st.integers(1, 20))):
             at += step
-            points.append(Point(at, compute, memory, state))
+            points.append(Point(at, *look))
     return points
 
 
@@ -46,12 +50,12 @@ def rules(draw: st.DrawFn, name: str) -> Rule:
     ladders = [(Stage(Action.WARN), late), (Stage(Action.WARN),), (Stage(Action.WARN), Stage(Action.WARN, late.after))]
     made = rule(
         name,
-        lasting=draw(st.sampled_from(["10s", "30s", "47s", "2m", None])),
+        lasting=draw(st.sampled_from(["10s", "30s", "47s", None])),
         notice=notice,
         ladder=draw(st.sampled_from(ladders)),
-        compute_below=draw(st.sampled_from([0.5, 4.97, 5.0, 10.0])),
+        compute_below=draw(st.sampled_from([4.97, 5.0, 10.0])),
         memory_above=draw(st.sampled_from(["1B", "512MiB", "6GiB"])),
-        match=Match(state=draw(st.sampled_from([None, *STATES]))) if name != DEFAULT_RULE else Match(),
+        match=Match(state=draw(st.sampled_from(STATES))) if name != DEFAULT_RULE else Match(),
     )
     return made if draw(st.integers(0, 5)) else Rule(name, made.match, keep=name != DEFAULT_RULE)
 
@@ -76,7 +80,7 @@ def told(simulation: SeriesSimulation) -> list[object]:
     return [(act.outcome.at, act.verdict) for act in simulation.acts]
 
 
-@settings(steady, max_examples=250)
+@settings(steady, max_examples=400)
 @given(series(), policies())
 def test_the_short_way_leads_to_the_same(points: list[Point], ruled: Policy) -> None:
     """The same acts at the same points with the same verdicts, and the same sums, as when each point is judged."""
@@ -84,6 +88,38 @@ def test_the_short_way_leads_to_the_same(points: list[Point], ruled: Policy) -> 
     short, long = (simulated(points, ruled, short=short) for short in (True, False))
     assert told(short) == told(long)
     assert asdict(short.tally) == asdict(long.tally)
+
+
+@pytest.mark.parametrize("threshold", [4.97, 5.0])
+def test_it_rounds_as_a_window_does(threshold: float) -> None:
+    """A peak of 4.95 % counts as one of 5.0 %: the clock of either threshold starts after it, in the short way too."""
+    points = [Point(5.0 * n, 4.95 if n == 6 else 0.0, 12 * GIB) for n in range(30)]
+    ruled = policy(rule(lasting="30s", notice="20s", compute_below=threshold))
+    short, long = (simulated(points, ruled, short=short) for short in (True, False))
+    assert told(short) == told(long)
+    assert short.acts[0].verdict.idle_for == 30.0
+    assert short.acts[0].outcome.at.timestamp() == 35.0 + 30.0
+
+
+def test_every_threshold_has_a_clock_of_its_own() -> None:
+    """Compute of 7 % is idle for the rule of 10 %, and none for that of 5 %."""
+    points = [Point(5.0 * n, 7.0, 12 * GIB, OwnerState.IDLE if n > 20 else CELL) for n in range(60)]
+    high = rule("high", lasting="30s", notice="20s", compute_below=10, match=Match(state=OwnerState.IDLE))
+    low = rule(lasting="30s", notice="20s", compute_below=5)
+    for rules_, ended in (((high, low), 1), ((low,), 0)):
+        short, long = (simulated(points, policy(*rules_), short=short) for short in (True, False))
+        assert told(short) == told(long)
+        assert len(short.tally.ended) == ended
+
+
+def test_after_a_gap_a_warning_comes_again() -> None:
+    """What was warned and is not to be ended is warned anew when it is idle for long enough after a gap."""
+    first = [Point(5.0 * n, 0.0, 12 * GIB) for n in range(20)]
+    points = [*first, *(point._replace(at=point.at + 500) for point in first)]
+    ruled = policy(rule(lasting="30s", ladder=(Stage(Action.WARN),)))
+    short, long = (simulated(points, ruled, short=short) for short in (True, False))
+    assert told(short) == told(long)
+    assert [act.outcome.at.timestamp() for act in short.acts] == [30.0, 530.0]
 
 
 def test_the_property_meets_acts() -> None:
@@ -100,7 +136,6 @@ def story(*parts: tuple[int, float, OwnerState], memory: Reading = 2 * GIB) -> l
     return [Point(10.0 * n, compute, memory, state) for n, (compute, state) in enumerate(rows)]
 
 
-IDLE, CELL = OwnerState.IDLE, OwnerState.EXECUTING
 MINUTE_AND_TEN = policy(rule(lasting="1m", notice="10s", compute_below=5))
 
 
