@@ -14,9 +14,11 @@ c: Any = get_config()  # type: ignore[name-defined]  # noqa: F821  the loader of
 def groups_of(spawner: Any) -> str:
     """The groups that the Hub knows its user to be in, separated by commas. The user has no say in it."""
     names = sorted(group.name for group in spawner.user.groups)
-    if split := [name for name in names if "," in name]:  # it would become two groups, perhaps other people's
-        spawner.log.warning("GPU guard: a group with a comma in its name cannot be handed over: %s", split)
-    return ",".join(name for name in names if "," not in name)
+    # Taken apart again, a name with a comma would be two groups, and perhaps those of other people.
+    odd = [name for name in names if "," in name or name != name.strip()]
+    if odd:
+        spawner.log.warning("GPU guard: groups with a comma or a blank at an end are not handed over: %s", odd)
+    return ",".join(name for name in names if name not in odd)
 
 
 # Asked anew at each start of a server. A group that somebody enters later counts from their next start on.
