@@ -122,6 +122,34 @@ def test_names_of_other_people_are_for_the_administrator(tmp_path):
     asyncio.run(play())
 
 
+class FakeHubAuthorizer(Authorizer):
+    """Allows everything to everybody who may come in, as JupyterHub's own does, and is called like that one."""
+
+    __module__ = "jupyterhub.singleuser.extension"
+    __qualname__ = "JupyterHubAuthorizer"
+
+    def is_authorized(self, handler, user, action, resource) -> bool:
+        """Whatever it is about."""
+        return True
+
+
+@pytest.mark.parametrize("governed", [True, False])
+def test_who_may_everything_is_no_administrator_where_the_site_governs(tmp_path, governed):
+    """An authorizer that tells nobody apart makes no administrators; on one's own machine one is one's own."""
+
+    async def play():
+        root = tmp_path / "root"
+        root.mkdir()
+        written(root / ".gpu-guard/audit", str(root))
+        async with server_room(root) as room:
+            room.app.web_app.settings["authorizer"] = FakeHubAuthorizer()
+            room.app.web_app.settings["jupyter_gpu_guard"].is_governed = governed
+            told = await room.ask("GET", "gpu-guard/api/v1/audit")
+            assert (told["entries"][0]["by"] == SOMEBODY) is governed
+
+    asyncio.run(play())
+
+
 def test_the_command_reads_a_folder_without_a_server(tmp_path):
     """Why it was ended, and why it was not, in words; an act with an outcome is one row."""
     written(tmp_path)

@@ -7,7 +7,6 @@ import json
 from datetime import datetime, timedelta, timezone
 from typing import Any, cast
 
-from jupyter_server.auth.authorizer import AllowAllAuthorizer
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler
 from jupyter_server.extension.handler import ExtensionHandlerMixin
@@ -23,6 +22,10 @@ from jupyter_gpu_guard.snapshots import Header, Pseudonyms, only_what_matters, t
 
 AUTH_RESOURCE = "gpu_guard"
 ADMIN_RESOURCE = "gpu_guard:admin"
+_ALLOW_EVERYTHING = {
+    "jupyter_server.auth.authorizer.AllowAllAuthorizer",
+    "jupyterhub.singleuser.extension.JupyterHubAuthorizer",
+}
 _WORDS = Pseudonyms()
 LONGEST_KEEP = timedelta(days=3650)  # whatever the right
 ANSWER_WITHIN = 10.0  # seconds; a longer shutdown goes on, and its outcome is in the report
@@ -49,10 +52,11 @@ class GuardHandler(ExtensionHandlerMixin, APIHandler):
     async def is_administrator(self) -> bool:
         """Whether whoever asks may do what the rules keep from users.
 
-        Jupyter's default authorizer allows everything to everybody, so it says nothing of the kind: then it is whoever
-        runs this server, as long as no policy of the site governs them.
+        Jupyter's default authorizer and JupyterHub's own allow everything to everybody who may come in, so they say
+        nothing of the kind: then it is whoever runs this server, as long as no policy of the site governs them.
         """
-        if type(self.authorizer) is AllowAllAuthorizer:
+        kind = type(self.authorizer)
+        if f"{kind.__module__}.{kind.__qualname__}" in _ALLOW_EVERYTHING:
             extension: Any = self.extensionapp
             return not extension.is_governed
         may = self.authorizer.is_authorized(self, self.current_user, "execute", ADMIN_RESOURCE)

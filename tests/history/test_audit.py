@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -268,3 +269,18 @@ def test_each_line_is_json_with_every_number_of_the_verdict(tmp_path: Path) -> N
     assert told["verdict"]["root"] == {"pid": 100, "start_ticks": 7}
     assert told["verdict"]["reasons"][0]["facts"] == {"idle_seconds": 7200.5, "memory_bytes": 2**33}
     assert told["kind"] == "begun"
+
+
+def test_a_disk_that_hangs_holds_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever records goes on, and whoever waits is told in the end that it is not written; later it is."""
+    audit = FileAudit(tmp_path)
+    answers = threading.Event()
+    really = os.fsync
+    with monkeypatch.context() as patch:
+        patch.setattr(module.os, "fsync", lambda descriptor: (answers.wait(60), really(descriptor)))
+        for number in range(20):
+            audit.record(note(number))
+        assert asyncio.run(audit.written(0.1)) is False
+        answers.set()
+        assert _in_the_end(audit)
+    assert len(audit.read(LONG_AGO).entries) == 20
