@@ -29,6 +29,8 @@ export interface IPanelView {
   readonly simulated: boolean;
   readonly observing: boolean;
   readonly policyFault: string | null;
+  /** Set while a new policy waits for a person. */
+  readonly policyWaits: string | null;
   /** Set when the guard itself has stopped looking. */
   readonly late: string | null;
   readonly gaps: readonly IRemark[];
@@ -58,6 +60,7 @@ export function viewOf(
     simulated: report.simulated,
     observing: report.mode === 'observe',
     policyFault: report.policy.fault,
+    policyWaits: waitsOf(report, language),
     late: lateOf(report, now, language),
     gaps: report.gaps.map(gap => ({
       key: `${gap.source} ${gap.since}`,
@@ -144,6 +147,20 @@ function pastText(outcome: WireOutcome, now: number, language: ILanguage): strin
     parts.push(trans.__('%1 freed', bytes(outcome.freed_bytes)));
   }
   return parts.join(' · ');
+}
+
+/** What a new policy waits for. */
+function waitsOf({ policy: { pending } }: WireReport, { trans }: ILanguage): string | null {
+  if (pending === undefined || pending === null) {
+    return null;
+  }
+  const { touched, holders } = pending;
+  return trans.__(
+    'It would newly end %1 of %2 that hold GPU memory, so it waits until an administrator accepts it: %3',
+    touched.length,
+    holders,
+    touched.map(each => each.name || each.owner).join(', ')
+  );
 }
 
 /** The names of the policy files, without their folders. */

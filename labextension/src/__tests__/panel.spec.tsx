@@ -307,6 +307,23 @@ describe('the panel', () => {
     expect(node.textContent).toContain('shut down · 6.0 GiB freed');
   });
 
+  it('tells of a policy that waits, and whom it would end', async () => {
+    const pending = {
+      hash: 'def',
+      source: 'site.yaml',
+      since: after(-60),
+      touched: [
+        { owner: 'kernel:a', name: 'a.ipynb' },
+        { owner: 'kernel:b', name: '' }
+      ],
+      holders: 3
+    };
+    const node = await show(report({ policy: { hash: 'abc', source: 'site.yaml', fault: null, pending } }));
+    expect(node.textContent).toContain('A new policy is not in force yet.');
+    expect(node.textContent).toContain('would newly end 2 of 3');
+    expect(node.textContent).toContain('a.ipynb, kernel:b');
+  });
+
   it('says why there is nothing to measure', async () => {
     const gaps = [{ source: 'nvml', why: 'There is no NVIDIA driver here.', since: after(-60) }];
     const node = await show(report({ devices: [], holders: [], gaps }));

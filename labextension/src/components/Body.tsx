@@ -38,6 +38,11 @@ export function Body({ view, revealed, doors, trans }: IProps): React.JSX.Elemen
           <pre>{view.policyFault}</pre>
         </Card>
       )}
+      {view.policyWaits !== null && (
+        <Card tone="warning" title={trans.__('A new policy is not in force yet.')}>
+          {view.policyWaits}
+        </Card>
+      )}
       {view.late !== null && <Card tone="warning">{view.late}</Card>}
       <Gaps gaps={view.gaps} />
       <section aria-label={trans.__('Notebooks that hold GPU memory')}>
