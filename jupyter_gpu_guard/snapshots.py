@@ -7,6 +7,7 @@ it tells nothing of what people call their work: see `without_names`.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -24,6 +25,7 @@ from .core.model import (
     Mark,
     Owner,
     OwnerKey,
+    OwnerKind,
     Process,
     ProcessKey,
     Snapshot,
@@ -32,6 +34,8 @@ from .core.model import (
 
 FORMAT = "jupyter-gpu-guard snapshots"
 VERSION = 1
+
+_PID = re.compile(r"\d+-\d+\Z")  # a TensorBoard that is a process has its pid and start time for an id
 
 Token = Callable[[str, str], str]
 
@@ -87,7 +91,7 @@ def header_of(told: Mapping[str, Any]) -> Header:
 class _Active:
     io: tuple[tuple[ProcessKey, float], ...]
     listens: tuple[int, ...] = ()
-    visitors: int = 0
+    visitors: int | None = 0
 
 
 @dataclass(frozen=True)
@@ -204,14 +208,23 @@ class Pseudonyms:
 def without_names(snapshot: Snapshot, token: Token) -> Snapshot:
     """`snapshot` with opaque words for notebooks, sessions and log directories, and no sentence that may hold a path.
 
-    Kernelspecs, devices, pids and times stay.
+    So have terminals and what runs within the server, as people name them. Kernelspecs, devices, pids and times stay.
     """
+
+    def key_of(told: OwnerKey) -> OwnerKey:
+        is_named = told.kind is OwnerKind.TERMINAL or (told.kind is OwnerKind.TENSORBOARD and not _PID.match(told.id))
+        return OwnerKey(told.kind, token(told.kind.value, told.id)) if is_named else told
 
     def owner(told: Owner) -> Owner:
         kind = told.key.kind.value
         notebook = None if told.notebook is None else token("notebook", told.notebook)
-        board = told.board and replace(told.board, log_dir=token("log", told.board.log_dir))
-        return replace(told, name=notebook or token(kind, told.name), notebook=notebook, board=board)
+        board = told.board and replace(
+            told.board,
+            log_dir=token("log", told.board.log_dir),
+            started_by=told.board.started_by and key_of(told.board.started_by),
+        )
+        name = notebook or token(kind, told.name)
+        return replace(told, key=key_of(told.key), name=name, notebook=notebook, board=board)
 
     return replace(
         snapshot,
@@ -223,6 +236,7 @@ def without_names(snapshot: Snapshot, token: Token) -> Snapshot:
             key: replace(mark, session=None if mark.session is None else token("session", mark.session))
             for key, mark in snapshot.marks.items()
         },
+        activity={key_of(key): seen for key, seen in snapshot.activity.items()},
     )
 
 

@@ -130,6 +130,30 @@ def test_names_are_asked_for_only_if_wanted(server: FakeGuardServer, tmp_path: P
     assert (tmp_path / "a.jsonl").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.parametrize("names", [True, False])
+def test_names_go_only_into_a_file_that_nobody_else_can_read(
+    server: FakeGuardServer, tmp_path: Path, *, names: bool
+) -> None:
+    """Also where a recording without names was shared with others before; without names, it stays so."""
+    file = tmp_path / "a.jsonl"
+    recorded(server, file, told(1))
+    file.chmod(0o644)
+    recorded(server, file, told(2), names=names)
+    assert file.stat().st_mode & 0o777 == (0o600 if names else 0o644)
+    assert looks(file) == [5, 10]
+
+
+def test_a_file_that_is_no_recording_keeps_its_mode(server: FakeGuardServer, tmp_path: Path) -> None:
+    """It is refused, and nothing about it is changed."""
+    file = tmp_path / "a.txt"
+    file.write_text("mine\n")
+    file.chmod(0o644)
+    server.answers = [told(1)]
+    with pytest.raises(CannotRecordError, match="no recording"):
+        Recorder(server.known, file, names=True).record(0, lambda _: None)
+    assert file.stat().st_mode & 0o777 == 0o644
+
+
 def test_a_server_that_starts_again_begins_a_new_part(server: FakeGuardServer, tmp_path: Path) -> None:
     """With a header of its own; and while it is away it is waited for."""
     file = tmp_path / "a.jsonl"

@@ -204,6 +204,33 @@ def test_names_are_replaced_by_words_that_say_nothing() -> None:
     assert without_names(seen, token) == told
 
 
+def test_what_people_call_terminals_is_replaced_wherever_it_stands() -> None:
+    """A terminal, and a TensorBoard within the server: as an owner, for its activity, and as who started something."""
+    terminal = OwnerKey(OwnerKind.TERMINAL, "merger-with-acme")
+    inside = OwnerKey(OwnerKind.TENSORBOARD, "inside-acme")
+    outside, kernel = OwnerKey(OwnerKind.TENSORBOARD, "17-4711"), OwnerKey(OwnerKind.KERNEL, "a")
+    seen = replace(
+        snapshot(
+            owners=[
+                replace(owner("a", 100), key=terminal, notebook=None),
+                replace(owner("a", 100), key=inside, board=Board("runs", inside=True)),
+                replace(owner("a", 100), key=outside, board=Board("runs", started_by=terminal)),
+                replace(owner("a", 100), board=Board("runs", started_by=kernel)),
+            ]
+        ),
+        activity={terminal: Activity(), inside: Activity(visitors=1), outside: Activity(), kernel: Activity()},
+    )
+    told = without_names(seen, Pseudonyms())
+    assert "acme" not in to_json(told)
+    one, two, *others = (each.key for each in told.owners)
+    assert (one.kind, two.kind) == (terminal.kind, inside.kind)
+    assert one != two
+    assert others == [outside, kernel]
+    assert [each.board.started_by for each in told.owners if each.board is not None] == [None, one, kernel]
+    assert told.activity.keys() == {one, two, outside, kernel}
+    assert told.activity[two].visitors == 1
+
+
 def test_words_of_another_run_say_nothing_about_this_one() -> None:
     """Nobody can look for a notebook whose name they guess."""
     assert Pseudonyms()("notebook", "a.ipynb") != Pseudonyms()("notebook", "a.ipynb")

@@ -88,7 +88,7 @@ class Recorder:
         return max(SHORTEST_PAUSE, self._header.interval_seconds / 2 if self._header else 1.0)
 
     def _open(self) -> BinaryIO:
-        """The file, at its end. Only its owner can read it. Raises CannotRecordError."""
+        """The file, at its end. If it is new, or with names, only its owner can read it. Raises CannotRecordError."""
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_TRUNC if self.force else 0)
         try:
             file = os.fdopen(os.open(self.file, flags, 0o600), "r+b")
@@ -97,6 +97,9 @@ class Recorder:
         try:
             if first := file.readline():
                 self._is_recording(first)
+            if self.names:
+                self._for_its_owner_only(file)
+            if first:
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":
                     file.write(b"\n")  # what was written last is cut off; reading it makes a note of that
@@ -104,6 +107,13 @@ class Recorder:
             file.close()
             raise
         return file
+
+    def _for_its_owner_only(self, file: BinaryIO) -> None:
+        try:
+            os.fchmod(file.fileno(), 0o600)
+        except OSError as error:
+            remedy = "give another file"
+            raise CannotRecordError(f"{self.file} cannot be kept from others ({error.strerror}): {remedy}") from None
 
     def _is_recording(self, first: bytes) -> None:
         try:
