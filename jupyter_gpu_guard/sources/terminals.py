@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jupyter_gpu_guard.core.model import Owner, OwnerKey, OwnerKind, OwnerState
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from jupyter_gpu_guard.protocols import Clock, Processes
 
 SETTING = "terminal_manager"
+
+_FILES = "/dev/pts/"
 
 
 @dataclass
@@ -96,8 +99,7 @@ class TerminalOwners:
             watched = self._watched[name] = _Watched(terminal)
         now = self._processes.identify(int(terminal.ptyproc.pid))
         if watched.shell is None:
-            # Only a child of this server is a shell that it has started. A pid may have come to another by now.
-            if now is None or now.parent != os.getpid():
+            if now is None or not _is_shell(now, terminal.ptyproc.fd):
                 return watched, OwnerState.UNKNOWN
             watched.shell = now
             watched.file = _file_of(now.key.pid)
@@ -119,10 +121,35 @@ class TerminalOwners:
         watched.read_at = read_at
 
 
+def _is_shell(process: Process, terminal: int) -> bool:
+    """Whether `process` is what this server has started on its open `terminal`.
+
+    A pid may have come to another by now, and even to a child of this server: it may have adopted that one.
+    """
+    if process.parent != os.getpid() or process.session != process.key.pid:
+        return False
+    number, reads = _number_of(terminal), _input_of(process.key.pid)
+    return number is None or reads is None or reads == f"{_FILES}{number}"
+
+
 def _file_of(shell: int) -> str | None:
     """The terminal's file, as the shell has it for its input."""
+    file = _input_of(shell)
+    return file if file is not None and file.startswith(_FILES) else None
+
+
+def _input_of(process: int) -> str | None:
+    """Where its standard input comes from. None: it may not be looked into."""
     try:
-        file = os.readlink(f"/proc/{shell}/fd/0")  # noqa: PTH115 - it is compared as text
+        return os.readlink(f"/proc/{process}/fd/0")  # noqa: PTH115 - it is compared as text
     except OSError:
         return None
-    return file if file.startswith("/dev/pts/") else None
+
+
+def _number_of(terminal: int) -> str | None:
+    """The number of the terminal that this process has open. None: the system does not tell."""
+    try:
+        lines = Path(f"/proc/self/fdinfo/{terminal}").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("tty-index:")), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import time
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -171,12 +172,31 @@ def test_a_pid_that_is_no_child_of_this_server_is_no_shell():
 
     async def scene():
         clients = [object()]
-        stranger = SimpleNamespace(ptyproc=SimpleNamespace(pid=os.getppid()), clients=clients)
+        stranger = SimpleNamespace(ptyproc=SimpleNamespace(pid=os.getppid(), fd=0), clients=clients)
         owners = owners_of({"terminal_manager": FakeTerminals(a=stranger)})
         (owner,) = await owners.read()
         assert (owner.root, owner.state, owner.clients) == (None, OwnerState.UNKNOWN, 1)
 
     asyncio.run(scene())
+
+
+@pytest.mark.parametrize("how", [{"start_new_session": True}, {}])
+def test_a_child_that_is_not_on_the_terminal_is_no_shell(how):
+    """A server that adopts orphans has other children: one of them may have got the pid of a shell that ended."""
+
+    async def scene(child):
+        async with terminals() as manager:
+            manager.create()
+            fd = manager.terminals["1"].ptyproc.fd
+            adopted = SimpleNamespace(ptyproc=SimpleNamespace(pid=child.pid, fd=fd), clients=[])
+            (owner,) = await owners_of({"terminal_manager": FakeTerminals(a=adopted)}).read()
+            assert (owner.root, owner.state) == (None, OwnerState.UNKNOWN)
+
+    with subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL, **how) as child:
+        try:
+            asyncio.run(scene(child))
+        finally:
+            child.kill()
 
 
 def test_a_terminal_that_raises_harms_itself_alone():
