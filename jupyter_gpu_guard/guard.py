@@ -85,9 +85,17 @@ class Published:
 
     def rule_for(self, holder: Holder) -> Rule:
         """The rule that decides about `holder` as things are now."""
+        return self.policy.rule_for(holder, self._around)
+
+    def passed_over(self, holder: Holder) -> Mapping[str, tuple[str, ...]]:
+        """The rules that do not decide about `holder` although they stand before, and what does not hold of each."""
+        return self.policy.passed_over(holder, self._around)
+
+    @property
+    def _around(self) -> Around:
         seen = self.snapshot
         devices = {device.uuid: device for device in seen.devices} if seen else {}
-        return self.policy.rule_for(holder, Around(devices, seen.taken_at.wall if seen else EPOCH, self.site))
+        return Around(devices, seen.taken_at.wall if seen else EPOCH, self.site)
 
     def keeps_left(self, holder: Holder) -> int | None:
         """How often `holder` may yet be kept in the present 24 hours, as of the last look; None: without limit."""

@@ -704,7 +704,7 @@ def test_policy_check_shows_the_rules(tmp_path: Path) -> None:
     assert [line.split()[0] for line in lines[-4:]] == ["lectures", "quick", "patient", "default"]
     assert "owner kernel, notebook lectures/**" in lines[-4]
     assert "never: left alone" in lines[-4]
-    quick = "device *H200* compute < 5 %, memory ≥ 512.0 MiB, for 30m warn at once, shutdown after 15m 15m 2h"
+    quick = "device *H200* compute < 5%, memory ≥ 512MiB, for 30m warn at once, shutdown after 15m 15m 2h"
     assert lines[-3].split()[1:] == quick.split()
     assert lines[-2].split() == ["patient", "state", "executing", "never"]
     assert "everything" in lines[-1]

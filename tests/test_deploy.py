@@ -36,7 +36,7 @@ def test_the_laptop_policy_ends_nothing() -> None:
     assert example("laptop").mode is Mode.OBSERVE
 
 
-@pytest.mark.parametrize("name", ["shared-workstation", "classroom"])
+@pytest.mark.parametrize("name", ["shared-workstation", "classroom", "teaching-hub", "hpc"])
 def test_shared_machines_are_enforced_with_a_notice(name: str) -> None:
     """Every rule that may end something warns a full notice earlier."""
     policy = example(name)

@@ -155,7 +155,8 @@ def check(files: Sequence[Path]) -> None:
     """
     from jupyter_gpu_guard.policyfile import PolicyError, discover, load  # noqa: PLC0415
 
-    from .tables import console, policy_view  # noqa: PLC0415
+    from .policies import notes, policy_view  # noqa: PLC0415
+    from .tables import console  # noqa: PLC0415
 
     paths = tuple(files) or discover()
     if not paths:
@@ -167,6 +168,98 @@ def check(files: Sequence[Path]) -> None:
     for path in paths:
         click.echo(f"{path}: fine")
     console().print(policy_view(read))
+    for note in notes(read):
+        click.echo(note)
+
+
+@policy.command()
+@click.argument("files", metavar="[FILE]...", nargs=-1, type=_FILE)
+@_json_option
+def show(files: Sequence[Path], *, as_json: bool) -> None:
+    """Show each rule with all its values, and the file and line that each comes from.
+
+    Without FILE: those that the server would read from gpu-guard/policy.d in Jupyter's configuration folders.
+    """
+    from jupyter_gpu_guard.policyfile import PolicyError, discover  # noqa: PLC0415
+    from jupyter_gpu_guard.policyfile.provenance import trace  # noqa: PLC0415
+
+    from . import policies  # noqa: PLC0415
+
+    try:
+        traced = trace(tuple(files) or discover())
+    except PolicyError as error:
+        _give_up(str(error))
+    if as_json:
+        _print_json(policies.as_json(traced))
+        return
+    for line in policies.shown(traced):
+        click.echo(line)
+
+
+@policy.command()
+@click.option("--cases", is_flag=True, help="The schema of a cases file instead.")
+def schema(*, cases: bool) -> None:
+    """Print the JSON Schema of a policy file, for editors."""
+    from jupyter_gpu_guard.policyfile.schema import cases_schema, json_schema  # noqa: PLC0415
+
+    _print_json(cases_schema() if cases else json_schema())
+
+
+@policy.command("test")
+@click.argument("files", metavar="[FILE]...", nargs=-1, type=_FILE)
+@click.option(
+    "--policy", "policies", metavar="FILE", type=_FILE, multiple=True, help="Judge by these files instead, together."
+)
+def try_(files: Sequence[Path], policies: Sequence[Path]) -> None:
+    """Judge the holders in cases files, and say where a policy says otherwise than expected.
+
+    FILE is site.cases.yaml, or the policy site.yaml beside it. Without FILE: all cases files in the folders that the
+    server reads, judged by all policy files there.
+    """
+    from jupyter_gpu_guard.policyfile import PolicyError, discover  # noqa: PLC0415
+
+    from .policies import cases_beside, try_cases  # noqa: PLC0415
+
+    paths, by = tuple(files), tuple(policies)
+    if not paths:
+        by = by or discover()
+        paths = cases_beside(by)
+    if not paths:
+        _give_up("There are no cases files; name one, such as site.cases.yaml beside site.yaml.")
+    failed = False
+    try:
+        for tried in try_cases(paths, by):
+            for failure in tried.failures:
+                click.echo(str(failure))
+            kept = tried.cases - tried.failed
+            click.echo(f"{tried.path}: {kept} of {tried.cases} cases as expected")
+            failed |= bool(tried.failures)
+    except PolicyError as error:
+        _give_up(str(error))
+    sys.exit(1 if failed else 0)
+
+
+@policy.command()
+@click.argument("wanted", metavar="OWNER|NOTEBOOK")
+@_server_option
+@_json_option
+def why(wanted: str, server: str | None, *, as_json: bool) -> None:
+    """Say why a rule decides about one notebook or owner, and why those before it do not."""
+    from jupyter_gpu_guard.running import NoAnswerError, NotFoundError  # noqa: PLC0415
+
+    from .explaining import explanations  # noqa: PLC0415
+    from .policies import why_lines  # noqa: PLC0415
+
+    try:
+        found = explanations(wanted, _servers(server, as_json=False))
+    except (NoAnswerError, NotFoundError) as error:
+        _give_up(str(error))
+    if as_json:
+        _print_json({"explanations": found})
+        return
+    for each in found:
+        for line in why_lines(each):
+            click.echo(line)
 
 
 @policy.command()

@@ -11,9 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jupyter_gpu_guard.core.explain import memory, percent, sentence, span
-from jupyter_gpu_guard.core.policy import Match, Policy, Rule
 from jupyter_gpu_guard.core.verdict import Code, Reason
-from jupyter_gpu_guard.quantities import say_duration
 
 UNWATCHED_WIDTH = 240  # columns when no person is looking: wide enough that no path is broken
 
@@ -41,7 +39,8 @@ def reading(row: Row, name: str) -> str:
     return f"≈ {text}" if row.get("estimated") else text
 
 
-def _table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+def table_of(*columns: str, right: tuple[str, ...] = ()) -> Table:
+    """A table without lines, which folds what is too long."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left", overflow="fold")
@@ -107,7 +106,7 @@ def name_of(row: Row) -> str:
 
 def _devices(report: Row) -> Table:
     right = ("Used", "Of", "Not listed", "Compute", "Others hold")
-    table = _table("Device", *right, right=right)
+    table = table_of("Device", *right, right=right)
     others = {row["device"]: row for row in report["strangers"]}
     for device, label in _labelled(report["devices"]):
         state = "" if device["state"] == "ok" else f" ({plain(device['state'])})"
@@ -140,7 +139,9 @@ def _of_kind(kind: str, report: Row) -> Iterator[Row]:
 
 
 def _notebooks(report: Row) -> Table:
-    table = _table("Name", "Owner", "State", "Memory", "Compute", "Idle for", "What comes", right=("Memory", "Compute"))
+    table = table_of(
+        "Name", "Owner", "State", "Memory", "Compute", "Idle for", "What comes", right=("Memory", "Compute")
+    )
     for holder in _of_kind("kernel", report):
         idle = holder["idle_seconds"]
         table.add_row(
@@ -156,7 +157,7 @@ def _notebooks(report: Row) -> Table:
 
 
 def _boards(report: Row) -> Table:
-    table = _table(
+    table = table_of(
         "Name", "Owner", "Logs", "Port", "Started by", "Looked at", "Memory", "What comes", right=("Memory",)
     )
     for holder in _of_kind("tensorboard", report):
@@ -187,7 +188,7 @@ def _looked_at(board: Row) -> str:
 
 
 def _terminals(report: Row) -> Table:
-    table = _table("Name", "Owner", "Processes", "Memory", "Compute", "What comes", right=("Memory", "Compute"))
+    table = table_of("Name", "Owner", "Processes", "Memory", "Compute", "What comes", right=("Memory", "Compute"))
     for holder in _of_kind("terminal", report):
         size = holder.get("tree_size")
         table.add_row(
@@ -241,41 +242,3 @@ def _time(text: str) -> datetime:
 def _clock(text: str) -> str:
     """Hours, minutes and seconds on the clock of whoever is reading."""
     return f"{_time(text).astimezone():%H:%M:%S}"
-
-
-def policy_view(policy: Policy) -> RenderableType:
-    """The rules as they will be asked, from the first to the catch-all."""
-    table = _table("Rule", "Matches", "Idle when", "Then", "Notice", "Keep at most")
-    for rule in policy.rules:
-        leaves_alone = rule.keep or rule.idle.lasting is None
-        ladder = ", ".join(f"{stage.do.value} after {say_duration(stage.after)}" for stage in rule.ladder)
-        table.add_row(
-            plain(rule.name),
-            _condition(rule.match),
-            "never: left alone" if rule.keep else _idle(rule),
-            "" if leaves_alone else ladder.replace("warn after 0s", "warn at once"),
-            "" if leaves_alone else say_duration(rule.notice),
-            "" if leaves_alone else say_duration(rule.keep_limits.longest),
-        )
-    belts = (
-        f"at most {policy.belts.shutdowns_per_tick} shutdowns at once and {policy.belts.shutdowns_per_hour} in an hour"
-    )
-    return Group(Text(f"Mode {policy.mode.value}, {belts}. Policy {policy.digest}.\n"), table)
-
-
-def _condition(match: Match) -> str:
-    parts = {
-        "owner": match.owner.value if match.owner else None,
-        "notebook": match.notebook,
-        "kernelspec": match.kernelspec,
-        "device": match.device,
-        "state": match.state.value if match.state else None,
-    }
-    return ", ".join(f"{name} {plain(value)}" for name, value in parts.items() if value is not None) or "everything"
-
-
-def _idle(rule: Rule) -> str:
-    if rule.idle.lasting is None:
-        return "never"
-    limits = f"compute < {percent(rule.idle.compute_below)}, memory ≥ {memory(rule.idle.memory_above)}"
-    return f"{limits}, for {say_duration(rule.idle.lasting)}"

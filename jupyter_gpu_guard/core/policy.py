@@ -283,6 +283,19 @@ class Policy:
                     return tuple(found)
         raise ValueError("a policy must end in a rule that matches everything")
 
+    def passed_over(self, holder: Holder, around: Around) -> Mapping[str, tuple[str, ...]]:
+        """The rules that stand before the one that decides about `holder`: for each, the parts that do not hold.
+
+        None, where it matches: such a rule only observes.
+        """
+        missed = {}
+        decides = self.rule_for(holder, around)
+        for rule in self.rules:
+            if rule is decides:
+                break
+            missed[rule.name] = tuple(rule.match.misses(holder, around))
+        return missed
+
     def exemption_for(self, holder: Holder, around: Around) -> Exemption | None:
         """The exemption of `holder` that lasts longest, if there is any now."""
         holding = (each for each in self.exemptions if each.until >= around.now and each.match.holds(holder, around))

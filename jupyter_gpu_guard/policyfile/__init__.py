@@ -15,6 +15,7 @@ from jupyter_gpu_guard.core.policy import DEFAULT_RULE, Action, Idle, KeepLimits
 from jupyter_gpu_guard.quantities import LARGEST_BYTES, LONGEST
 
 from .building import build, usual_ladder
+from .cases import SUFFIX
 from .draft import FileDraft
 from .marked import compose, read_file, read_text
 from .problems import Place, PolicyError, Problem, suggestion
@@ -199,6 +200,8 @@ def discover(config_path: Sequence[str] | None = None) -> tuple[Path, ...]:
     found: dict[str, Path] = {}
     for folder in reversed(config_path):
         for path in sorted(Path(folder, "gpu-guard", "policy.d").glob("*.yaml")):
+            if path.name.endswith(SUFFIX):
+                continue
             found.setdefault(_real(path), path)
     return tuple(found.values())
 

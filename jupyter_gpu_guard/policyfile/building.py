@@ -77,7 +77,7 @@ def build_with_origins(drafts: Sequence[FileDraft], problems: list[Problem]) -> 
         completed = _complete(rule.name, whole)
         match = matches.get(rule.place) or Match()
         rules.append(replace(completed, match=match, keep=rule.keep, observe=rule.observe))
-        origins[rule.name] = {"name": rule.place, **dict(whole.places())}
+        origins[rule.name] = {"name": rule.place, "keep": rule.place, "mode": rule.place, **dict(whole.places())}
     origins[DEFAULT_RULE] = dict(defaults.places())
     catch_all = _complete(DEFAULT_RULE, defaults)
     policy = Policy(mode=mode, rules=(*rules, catch_all), belts=belts, exemptions=named.exemptions())

@@ -16,6 +16,7 @@ from . import values
 
 T_co = TypeVar("T_co", covariant=True)
 
+CASES_SUFFIX = ".cases.yaml"
 VERSION = "1"
 MOST = 1_000_000
 
@@ -121,9 +122,10 @@ def _words(enum: type[Enum], *but: Enum) -> Words:
 
 
 _NUMBER = r"\d+(\.\d+)?"
-_DURATION = rf" *{_NUMBER} *[A-Za-z]+( *{_NUMBER} *[A-Za-z]+)* *"
+_DURATION = rf" *\+?{_NUMBER} *[A-Za-z]+( *{_NUMBER} *[A-Za-z]+)* *"
 
 SHARE: Quantity[float] = Quantity(values.share, rf"^ *{_NUMBER} *% *$", "5%")
+LITTLE: Quantity[float] = Quantity(values.share, SHARE.pattern, "2%")
 MEMORY: Quantity[float] = Quantity(values.memory, rf"^ *{_NUMBER} *[A-Za-z]+ *$", "2GiB")
 LASTING: Quantity[timedelta | None] = Quantity(
     values.lasting, rf"^(-?{_DURATION}| *[Nn][Ee][Vv][Ee][Rr] *)$", "2h", bare=True
@@ -131,7 +133,7 @@ LASTING: Quantity[timedelta | None] = Quantity(
 TRICKLING: Quantity[timedelta | None] = Quantity(values.trickling, LASTING.pattern, "6h", bare=True)
 NOTICE: Quantity[timedelta] = Quantity(values.time_to_answer, rf"^{_DURATION}$", "10m")
 AGE: Quantity[timedelta] = Quantity(values.age, rf"^{_DURATION}$", "12h")
-DELAY: Quantity[timedelta] = Quantity(values.delay, rf"^ *\+?{_DURATION}$", "30m", bare=True)
+DELAY: Quantity[timedelta] = Quantity(values.delay, rf"^{_DURATION}$", "30m", bare=True)
 HOURS: Quantity[Hours] = Quantity(values.hours, r"^[A-Za-z, -]*([0-9: -]+)?$", "mon-fri 08:00-18:00")
 ZONE: Quantity[tzinfo] = Quantity(values.zone, r"^\S+$", "Europe/Berlin")
 MOMENT: Quantity[datetime] = Quantity(values.moment, r"^ *\d{4}-\d\d-\d\d.*$", "2027-01-20T18:00Z")
@@ -166,7 +168,7 @@ IDLE = Section(
 TRICKLE = Section(
     "trickle",
     {
-        "mean_below": Key(SHARE, "The mean compute is below this."),
+        "mean_below": Key(LITTLE, "The mean compute is below this."),
         "over": Key(TRICKLING, "For so long, and unused all the time."),
     },
 )

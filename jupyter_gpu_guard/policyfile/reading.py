@@ -203,7 +203,7 @@ class Reader:
             memory_above=read.quantity(idle.get("memory_above"), grammar.MEMORY),
             lasting=read.quantity(idle.get("for"), grammar.LASTING),
             unwatched_for=read.quantity(idle.get("unwatched_for"), grammar.LASTING),
-            mean_below=read.quantity(trickle.get("mean_below"), grammar.SHARE),
+            mean_below=read.quantity(trickle.get("mean_below"), grammar.LITTLE),
             over=read.quantity(trickle.get("over"), grammar.TRICKLING),
             notice=read.quantity(keys.get("notice"), grammar.NOTICE),
             longest=read.quantity(keep.get("longest"), grammar.NOTICE),

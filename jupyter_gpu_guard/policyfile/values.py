@@ -78,6 +78,14 @@ def share(text: str) -> float:
     return percent
 
 
+def any_share(text: str) -> float:
+    """A percentage from 0 to 100. Raises QuantityError."""
+    percent = parse_percent(text)
+    if not 0 <= percent <= 100:  # noqa: PLR2004 - percent
+        raise QuantityError(f"{text!r} is not between 0% and 100%", "write for example 40%")
+    return percent
+
+
 def memory(text: str) -> float:
     """A size above 0, in bytes. Raises QuantityError."""
     amount = parse_size(text)

@@ -37,6 +37,7 @@ from .wire import (
     WireLease,
     WireNotice,
     WireOutcome,
+    WirePassedOver,
     WireProcess,
     WireReason,
     WireReport,
@@ -78,7 +79,8 @@ def explanation(state: Published, key: OwnerKey) -> WireExplanation:
     verdict = state.verdicts.get(key)
     if verdict is not None:
         lines += argument(verdict, now)
-    return WireExplanation(holder=_holder(holder, state), lines=lines)
+    passed_over = [WirePassedOver(rule=rule, unmet=list(unmet)) for rule, unmet in state.passed_over(holder).items()]
+    return WireExplanation(holder=_holder(holder, state), lines=lines, passed_over=passed_over)
 
 
 def lease_to_wire(lease: Lease) -> WireLease:

@@ -301,11 +301,22 @@ class WireReport(Wire):
     outcomes: list[WireOutcome]
 
 
+class WirePassedOver(Wire):
+    """A rule before the one that decides, and the parts of its condition that do not hold; none: it is on trial."""
+
+    rule: str
+    unmet: list[str]
+
+
 class WireExplanation(Wire):
-    """GET `gpu-guard/api/v1/explain/{owner}`: one holder, and in `lines` the whole argument in English."""
+    """GET `gpu-guard/api/v1/explain/{owner}`: one holder, and in `lines` the whole argument in English.
+
+    `passed_over` are the rules that were asked before the one that decides, in order.
+    """
 
     holder: WireHolder
     lines: list[str]
+    passed_over: list[WirePassedOver] = Field(default_factory=list)
 
 
 class WireKeep(Wire):

@@ -313,10 +313,21 @@ export interface WireReport {
   outcomes: Array<WireOutcome>;
 }
 
-/** GET `gpu-guard/api/v1/explain/{owner}`: one holder, and in `lines` the whole argument in English. */
+/** A rule before the one that decides, and the parts of its condition that do not hold; none: it is on trial. */
+export interface WirePassedOver {
+  rule: string;
+  unmet: Array<string>;
+}
+
+/**
+ * GET `gpu-guard/api/v1/explain/{owner}`: one holder, and in `lines` the whole argument in English.
+ *
+ * `passed_over` are the rules that were asked before the one that decides, in order.
+ */
 export interface WireExplanation {
   holder: WireHolder;
   lines: Array<string>;
+  passed_over?: Array<WirePassedOver>;
 }
 
 /**
