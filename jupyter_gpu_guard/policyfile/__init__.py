@@ -15,8 +15,8 @@ from jupyter_gpu_guard.core.policy import DEFAULT_RULE, Action, Idle, KeepLimits
 from jupyter_gpu_guard.quantities import LARGEST_BYTES, LONGEST
 
 from .building import build, usual_ladder
-from .cases import SUFFIX
 from .draft import FileDraft
+from .grammar import CASES_SUFFIX
 from .marked import compose, read_file, read_text
 from .problems import Place, PolicyError, Problem, suggestion
 from .reading import Reader
@@ -200,7 +200,7 @@ def discover(config_path: Sequence[str] | None = None) -> tuple[Path, ...]:
     found: dict[str, Path] = {}
     for folder in reversed(config_path):
         for path in sorted(Path(folder, "gpu-guard", "policy.d").glob("*.yaml")):
-            if path.name.endswith(SUFFIX):
+            if path.name.endswith(CASES_SUFFIX):
                 continue
             found.setdefault(_real(path), path)
     return tuple(found.values())
