@@ -10,12 +10,13 @@ FRONT := jupyter_gpu_guard/labextension/package.json
 FRONT_SOURCES := $(wildcard labextension/src/*.ts labextension/src/*.tsx labextension/src/*/*.tsx labextension/src/*/*.ts \
 	labextension/style/* labextension/schema/*.json) labextension/package.json labextension/tsconfig.json
 
-.PHONY: help install run test test-python test-front benchmark test-gpu screenshots goldens lint format build clean
+.PHONY: help install run test test-python test-front benchmark accuracy test-gpu screenshots goldens lint format build clean
 
 help:
 	@echo "make run     install into $(VENV), build the front end, open JupyterLab with the extension"
 	@echo "make test    install what the tests need and run them all: Python, TypeScript, browser"
 	@echo "make benchmark  what one tick costs, beside nvitop and gpustat"
+	@echo "make accuracy   who would have been ended by which rule, and what that would have given back and cost"
 	@echo "make test-gpu   check on a real NVIDIA GPU what is assumed about its driver"
 	@echo "make screenshots  take the pictures of README and docs anew"
 	@echo "make goldens  write the recordings in tests/recordings and what their replay gives anew"
@@ -80,6 +81,9 @@ $(VENV)/.benchmark: $(VENV)/.dev
 
 benchmark: $(VENV)/.benchmark
 	$(BIN)/python -m benchmarks.tick $(BENCHMARK_OPTIONS)
+
+accuracy: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.accuracy $(ACCURACY_OPTIONS)
 
 test-gpu: $(VENV)/.dev
 	$(BIN)/python -m tests.gpu.check $(GPU_OPTIONS)

@@ -112,6 +112,17 @@ def test_every_threshold_has_a_clock_of_its_own() -> None:
         assert len(short.tally.ended) == ended
 
 
+def test_compute_between_two_thresholds_closes_what_it_should() -> None:
+    """Compute of 7 % is use for the rule of 5 %, whatever another rule says of it: idle again, it is warned again."""
+    shares = [0.0] * 20 + [7.0] * 20 + [0.0] * 20
+    points = [Point(5.0 * n, share, 12 * GIB) for n, share in enumerate(shares)]
+    high = rule("high", lasting="30s", compute_below=10, match=Match(state=OwnerState.WAITING))
+    ruled = policy(high, rule(lasting="30s", compute_below=5, ladder=(Stage(Action.WARN),)))
+    short, long = (simulated(points, ruled, short=short) for short in (True, False))
+    assert told(short) == told(long)
+    assert len(short.acts) == 2
+
+
 def test_after_a_gap_a_warning_comes_again() -> None:
     """What was warned and is not to be ended is warned anew when it is idle for long enough after a gap."""
     first = [Point(5.0 * n, 0.0, 12 * GIB) for n in range(20)]
