@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from jupyter_gpu_guard.core.model import Activity, Mark, ProcessKey
 from jupyter_gpu_guard.sources.connections import Connections, Pair, is_from_afar, read_connections
 from jupyter_gpu_guard.sources.procfs import parse_stat
+from jupyter_gpu_guard.sources.traffic import Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -33,9 +34,15 @@ _VANISHED = (FileNotFoundError, ProcessLookupError, PermissionError)
 class ProcfsInsight:
     """`Insight` from a proc file system. `monotonic` gives the time in seconds."""
 
-    def __init__(self, root: Path = Path("/proc"), monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        root: Path = Path("/proc"),
+        monotonic: Callable[[], float] = time.monotonic,
+        traffic: Traffic | None = None,
+    ) -> None:
         self._root = root
         self._monotonic = monotonic
+        self._traffic = traffic or Traffic()
         self._marks: dict[ProcessKey, tuple[Mark, float]] = {}
         self._inside: dict[Pair, float] = {}  # connections within one tree, and when they were seen last
         self._visited: frozenset[int] = frozenset()  # ports to which somebody was seen to come from outside
@@ -67,17 +74,19 @@ class ProcfsInsight:
         connections = read_connections(self._root / "self/net")
         here = self._namespace("self")
         now = self._monotonic()
-        sockets = {
-            owner: frozenset().union(*(self._sockets(key) for key in tree if self._namespace(str(key.pid)) == here))
+        held = {
+            owner: {key: self._sockets(key) for key in tree if self._namespace(str(key.pid)) == here}
             for owner, tree in trees.items()
         }
+        sockets = {owner: frozenset().union(*tree.values()) for owner, tree in held.items()}
         listens = {
             owner: connections.ports(theirs).difference(own_ports.get(owner, ())) for owner, theirs in sockets.items()
         }
         visits = self._visits(connections, sockets, listens, now)
+        moved = self._traffic.moved(held, own_ports)
         return {
             owner: Activity(
-                io={key: amount for key in tree if (amount := self._io(key)) is not None},
+                io={key: amount + moved[owner].get(key, 0) for key in tree if (amount := self._io(key)) is not None},
                 listens=listens[owner],
                 visitors=visits[owner],
             )
@@ -133,7 +142,10 @@ class ProcfsInsight:
             return False
 
     def _io(self, key: ProcessKey) -> float | None:
-        """Bytes that it has read and written so far, in whatever file. None: it cannot be looked into."""
+        """Bytes that it has read and written so far, in whatever file. None: it cannot be looked into.
+
+        Of sockets only what went through them as through files, by `read` and `write`.
+        """
         text = self._read(key, "io")
         if text is None:
             return None
