@@ -10,6 +10,8 @@ from datetime import timedelta
 import pytest
 from fake_clock import NOON, FakeClock
 from fake_journal import FakeJournal
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from jupyter_gpu_guard.core.entry import Kind
 from jupyter_gpu_guard.core.model import (
@@ -235,6 +237,20 @@ def test_a_mode_that_changes_in_the_middle_of_a_tick_turns_no_rehearsal_into_an_
     play(acts)
 
 
+def test_what_was_judged_by_the_old_policy_is_judged_anew(tmp_path):
+    """A policy that comes while one is being warned spares the next one, who would be warned under the old one."""
+
+    async def acts():
+        scene = Scene(tmp_path, policy(100, 20), kernels=2)
+        await scene.guard.tick()
+        await scene.pass_time(95)
+        scene.enforcer.during = lambda: scene.guard.adopt(policy(3600))
+        await scene.pass_time(60)
+        assert scene.enforcer.done == WARNED
+
+    play(acts)
+
+
 def test_a_warning_of_what_will_not_come_is_taken_back(tmp_path):
     """From enforce to observe: no notice stands, nothing is ended, and an act in its last look is withdrawn."""
 
@@ -427,5 +443,50 @@ def test_before_the_first_look_there_is_nobody_to_ask_for(tmp_path):
     async def acts():
         scene = Scene(tmp_path, policy(3600), 3)
         assert scene.guard.propose(policy(200))
+
+    play(acts)
+
+
+spans = st.integers(1, 12).map(lambda n: 5.0 * n)
+policies = st.builds(
+    policy,
+    spans,
+    spans,
+    st.sampled_from([Mode.ENFORCE, Mode.ENFORCE, Mode.OBSERVE]),
+    rule=st.sampled_from(["default", "other"]),
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(policies, st.lists(st.tuples(st.integers(1, 12), policies), max_size=6))
+def test_however_policies_change_nobody_is_surprised(tmp_path, first, changes):
+    """Whoever is ended was warned for real, under the notice of the rule that ends it, and at each deadline shown."""
+
+    async def acts():
+        scene = Scene(tmp_path, first)
+        shown: list[float] = []
+        warned_at = None
+        for ticks, later in [*changes, (40, None)]:
+            for _ in range(ticks):
+                scene.clock.advance(5)
+                before = len(scene.enforcer.done)
+                published = await scene.guard.tick()
+                await asyncio.sleep(0)
+                now = scene.clock.now()
+                for action, _ in scene.enforcer.done[before:]:
+                    if action is Action.WARN:
+                        warned_at = now.monotonic
+                    else:
+                        assert warned_at is not None
+                        assert now.monotonic >= warned_at + published.policy.rules[0].notice.total_seconds()
+                        assert all(now.wall >= deadline for deadline in shown)
+                        return
+                shown += [notice.deadline for notice in scene.guard.published.ledger.notices if notice.deadline]
+                if not scene.guard.published.ledger.notices:
+                    shown, warned_at = [], None
+            if later is not None:
+                scene.guard.adopt(later)
+                if later.mode is Mode.OBSERVE:
+                    shown, warned_at = [], None
 
     play(acts)
