@@ -175,7 +175,7 @@ def _unknown(holder: Holder, rule: Rule, window: Window | None) -> Reason | None
             return Reason(Code.UNKNOWN_READING, {"what": what, "why": reading.why.value, "detail": reading.detail})
     if window is None:
         return Reason(Code.UNKNOWN_READING, {"what": "compute", "why": "first-reading", "detail": ""})
-    if is_judged_unwatched(holder, rule) and holder.activity is None:
+    if is_judged_unwatched(holder, rule) and (holder.activity is None or holder.activity.visitors is None):
         return Reason(Code.UNKNOWN_READING, {"what": "visitors", "why": "not-read", "detail": ""})
     return None
 

@@ -287,12 +287,12 @@ class Activity:
 
     `io` is by process the bytes read and written so far; who cannot be looked into is missing. `listens` are TCP ports
     on which they listen, apart from the owner's own; `visitors` counts connections to these from outside the tree that
-    are open or were closed within about a minute.
+    are open or were closed within about a minute. None: not all of them can be seen.
     """
 
     io: Mapping[ProcessKey, float] = field(default_factory=dict)
     listens: frozenset[int] = frozenset()
-    visitors: int = 0
+    visitors: int | None = 0
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ def push(windows: Windows, holders: tuple[Holder, ...], now: float, longest_span
                 tree=frozenset(holder.tree),
                 used_at=holder.owner.used_at,
                 visited_at=now if _has_visitors(holder) else None,
-                unseen_at=now if _is_board(holder) and holder.activity is None else None,
+                unseen_at=now if _is_board(holder) and not _shows_visitors(holder) else None,
                 quiet_at=now if compute < QUIET_BELOW else None,
                 efforts=(_effort(holder, now),),
                 activity=holder.activity,
@@ -210,7 +210,11 @@ def _extend(window: Window, holder: Holder, compute: float, now: float) -> Windo
 
 
 def _has_visitors(holder: Holder) -> bool:
-    return holder.activity is not None and holder.activity.visitors > 0
+    return holder.activity is not None and bool(holder.activity.visitors)
+
+
+def _shows_visitors(holder: Holder) -> bool:
+    return holder.activity is not None and holder.activity.visitors is not None
 
 
 def _is_board(holder: Holder) -> bool:
@@ -225,7 +229,9 @@ def _is_unseen(window: Window, holder: Holder) -> bool:
     if not _is_board(holder) and not holder.holdings:
         return False
     was_unseen = window.activity is None and window.unseen_at == window.at
-    return was_unseen or (holder.activity is None and (_is_board(holder) or window.activity is not None))
+    if _is_board(holder):
+        return was_unseen or not _shows_visitors(holder)
+    return was_unseen or (holder.activity is None and window.activity is not None)
 
 
 def _effort(holder: Holder, now: float) -> Effort:

@@ -218,7 +218,7 @@ def _board(holder: Holder, state: Published) -> WireBoard | None:
         return None
     starter = next((h.owner for h in state.attribution.holders if h.owner.key == board.started_by), None)
     unwatched = None
-    if window is not None and activity is not None:
+    if window is not None and activity is not None and activity.visitors is not None:
         unwatched = window.at - (window.began if window.visited_at is None else window.visited_at)
     return WireBoard(
         log_dir=board.log_dir,

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import time
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jupyter_gpu_guard.core.model import Activity, Mark, ProcessKey
+from jupyter_gpu_guard.core.model import Activity, Mark, OwnerKind, ProcessKey
 from jupyter_gpu_guard.sources.connections import Connections, Pair, is_from_afar, read_connections
 from jupyter_gpu_guard.sources.procfs import parse_stat
 from jupyter_gpu_guard.sources.traffic import Traffic
@@ -68,8 +69,8 @@ class ProcfsInsight:
     ) -> Mapping[OwnerKey, Activity]:
         """What each tree reads and writes, where it listens, and who has come to it from outside.
 
-        A closed connection does not tell who had it. It counts as a visit, unless it was seen before as one within the
-        tree, or its port was only ever seen with such ones.
+        A closed connection within this machine does not tell who had it. It counts as a visit where somebody was seen
+        to come from outside before; at the port of a TensorBoard, also where nobody was seen at all.
         """
         connections = read_connections(self._root / "self/net")
         here = self._namespace("self")
@@ -88,7 +89,7 @@ class ProcfsInsight:
             owner: Activity(
                 io={key: amount + moved[owner].get(key, 0) for key in tree if (amount := self._io(key)) is not None},
                 listens=listens[owner],
-                visitors=visits[owner],
+                visitors=visits[owner] if all(map(self._can_be_seen, tree)) else None,
             )
             for owner, tree in trees.items()
         }
@@ -111,18 +112,22 @@ class ProcfsInsight:
         every_port = frozenset().union(*listens.values())
         visited = {pair.server.port for pairs in came.values() for pair in pairs}
         self._visited = every_port & (self._visited | visited)
+        # Where nobody was ever seen to come from outside, closed connections are those of the tree to itself: always of
+        # programs, which also ask themselves; of TensorBoards, which do not, only if such were seen.
         private = {pair.server.port for pair in self._inside} - self._visited
+        unproven = dict.fromkeys(OwnerKind, every_port - self._visited) | {OwnerKind.TENSORBOARD: private}
         for owner, ports in listens.items():
             for port in ports:
                 came[owner] |= {
                     pair
                     for pair in connections.closed_at(port)
-                    if is_from_afar(pair) or (pair not in self._inside and port not in private)
+                    if is_from_afar(pair) or (pair not in self._inside and port not in unproven[owner.kind])
                 }
         return {owner: len(pairs) for owner, pairs in came.items()}
 
     def _mark(self, key: ProcessKey) -> Mark | None:
-        environment = self._read(key, "environ") if self._is_of_this_user(key) else None
+        is_near = self._is_of_this_user(key) and _link(f"{self._root}/{key.pid}/ns/pid") == self._here
+        environment = self._read(key, "environ") if is_near else None
         if environment is None:
             return None
         server, session = None, None
@@ -133,6 +138,18 @@ class ProcfsInsight:
             elif variable.startswith(_SESSION):
                 session = os.fsdecode(variable[len(_SESSION) :]) or None
         return Mark(server, session)
+
+    @cached_property
+    def _here(self) -> str:
+        """The pid namespace of this server: the pids that processes of another one have inherited mean nothing here."""
+        return _link(f"{self._root}/self/ns/pid")
+
+    def _can_be_seen(self, key: ProcessKey) -> bool:
+        """Whether its connections are among those that are read, and it lets itself be looked into."""
+        pid = str(key.pid)
+        if not self._is(key):
+            return True  # it is gone, and has none
+        return self._namespace(pid) == self._namespace("self") and os.access(f"{self._root}/{pid}/fd", os.R_OK)
 
     def _is_of_this_user(self, key: ProcessKey) -> bool:
         """Other people's environment is nobody's business, also where it could be read."""

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from jupyter_gpu_guard.core.model import Gap, Unknown, Why
+from jupyter_gpu_guard.core.model import Gap, Reading, Unknown, Why
 
 from .nvml_accounting import Accounting
 from .nvml_library import NvmlLibrary, TroubleError
@@ -31,7 +31,8 @@ class Card:
     """One device, and what is remembered of it between readings. `handle` Unknown: the driver does not give it out.
 
     `divided`: it is a GPU in MIG mode. `parent` is the GPU that an instance is cut from, and `meter` measures it.
-    `pids`: who was on it when that was last known; None: it has never been known. `bus_id` names it in sysfs.
+    `pids`: who was on it when that was last known, and `used` the bytes that were used then; None: never known.
+    `bus_id` names it in sysfs.
     """
 
     uuid: str
@@ -46,6 +47,7 @@ class Card:
     peaks: defaultdict[str, DevicePeak] = field(default_factory=lambda: defaultdict(DevicePeak))
     accounting: Accounting | None = None
     pids: tuple[int, ...] | None = None
+    used: Reading | None = None
 
     @property
     def on_it(self) -> tuple[int, ...]:

@@ -28,6 +28,7 @@ _SAMPLES = "nvmlDeviceGetProcessUtilization"
 _MORE_SAMPLES = "nvmlDeviceGetProcessesUtilizationInfo"  # further engines, and not in every driver
 _ON_ITS_GPU = Unknown(Why.NOT_SUPPORTED, "it is measured for the whole GPU")
 _DIVIDED = Unknown(Why.NOT_SUPPORTED, "the driver does not measure compute with MIG")
+_LEAST_CONTEXT = 64 * 2**20  # bytes; a context on a device has never taken less
 # Kinds of nvmlDeviceGetSamples: the compute engine, and the memory, without which no other engine works either.
 _DEVICE_SAMPLES = (1, 2)
 
@@ -83,9 +84,10 @@ class CardReader:
         if isinstance(listed, Unknown):
             if (guess := self._guess(card, device, listed)) is not None:
                 return guess
-            return device, _remembered(card, listed), Gap("devices", f"{card.name}: {who_is_unknown(listed)}")
+            source = f"device {card.index}" if _nobody_else_is_on_it(card, memory[1], listed) else "devices"
+            return device, _remembered(card, listed), Gap(source, f"{card.name}: {who_is_unknown(listed)}")
         clients = tuple(self._clients(card, listed, computed))
-        card.pids = tuple(listed.memory)
+        card.pids, card.used = tuple(listed.memory), memory[1]
         if (filled := self._guess_the_rest(card, device, clients)) is not None:
             return device, (filled,), None
         overall = self._overall(card, clients)
@@ -213,6 +215,19 @@ def _silent(card: Card, why: Unknown) -> Seen:
     gap = None if lost else Gap(f"device {card.index}" if is_unusable(why) else "devices", who_is_unknown(why))
     gap = gap and replace(gap, why=f"{card.name}: {gap.why}")
     return _blank(card, why, DeviceState.LOST if lost else DeviceState.FAILING), _remembered(card, why), gap
+
+
+def _nobody_else_is_on_it(card: Card, used: Reading, listed: Unknown) -> bool:
+    """Whether a list that fails can hide no more than what those do who were in the last one.
+
+    Whoever comes new takes memory for its context, so while what is used has not changed, nobody has. A device that
+    this user may not even ask for its memory is one on which nothing of this user can be.
+    """
+    if listed.why in {Why.PIDS_HIDDEN, Why.FIRST_READING}:
+        return False
+    if not is_known(used):
+        return is_unusable(listed) and is_unusable(used)
+    return card.used is not None and is_known(card.used) and abs(used - card.used) < _LEAST_CONTEXT
 
 
 def _remembered(card: Card, why: Unknown) -> tuple[GpuClient, ...]:

@@ -20,6 +20,7 @@ RING_SECONDS = 10.0
 SHORTEST_SECONDS = 0.5
 _CLOCK_STEP = 1.0
 _SLACK = 5.0
+_DAY = 86_400.0  # a driver that counts from 1970 or later is never that far ahead of our clock
 _OTHER_ENGINES = ("encUtil", "decUtil", "jpgUtil", "ofaUtil")  # the last two are not in every form of the samples
 # What `pynvml` puts in front of this decodes text, of which there is none here, and takes ten times as long.
 _field = object.__getattribute__
@@ -83,8 +84,10 @@ class SampleCursor:
         if isinstance(rows, Unknown):
             return Computed(absent=rows)
         named, others, newest = self._sort(rows)
-        furthest = self._newest + 1e6 * (monotonic - self._newest_seen_at + RING_SECONDS + _SLACK)
-        if newest > furthest and self._newest > 0:
+        furthest = 1e6 * (wall + _DAY)
+        if self._newest > 0:
+            furthest = self._newest + 1e6 * (monotonic - self._newest_seen_at + RING_SECONDS + _SLACK)
+        if newest > furthest:
             self._newest, self._read_at = 0, None  # with such a stamp every later sample would look old
             return Computed(absent=Unknown(Why.IMPLAUSIBLE, "the driver's time stamps leapt ahead"))
         self._read_at, self._wall_at = monotonic, wall

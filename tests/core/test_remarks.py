@@ -101,9 +101,10 @@ def test_the_limit_for_tensorboards_does_not_concern_kernels() -> None:
     assert codes(verdict_on(holder("0"), "9h", by=unwatched("30m"))) == [Code.HOLDS_LITTLE]
 
 
-def test_visitors_that_cannot_be_counted_are_not_none() -> None:
+@pytest.mark.parametrize("activity", [None, Activity(visitors=None)])
+def test_visitors_that_cannot_be_counted_are_not_none(activity: Activity | None) -> None:
     """Whether anybody watches is not known, so nothing happens."""
-    verdict = verdict_on(board(activity=None), "9h", by=unwatched("30m"))
+    verdict = verdict_on(board(activity=activity), "9h", by=unwatched("30m"))
     assert (verdict.action, codes(verdict)) == (Action.KEEP, [Code.UNKNOWN_READING])
 
 

@@ -74,7 +74,10 @@ def _serve(*, namespaced: bool | None, prelude: str, options: dict[str, Any]) ->
 
     exec(prelude, {})
     now = ahead = wall_ahead = 0.0  # seconds; a clock that the machine's own wall clock cannot disturb
-    devices = NvmlDevices(lambda: now + ahead, lambda: now + ahead + wall_ahead, namespaced=namespaced, **options)
+    epoch = time.time() - time.monotonic()
+    devices = NvmlDevices(
+        lambda: now + ahead, lambda: epoch + now + ahead + wall_ahead, namespaced=namespaced, **options
+    )
     for line in sys.stdin:
         first, second, command, *rest = line.split()
         now, ahead, wall_ahead = time.monotonic(), float(first), float(second)

@@ -213,11 +213,11 @@ def test_somebody_from_outside_is_a_visitor(serving):
     assert look(insight, server).visitors == 0
     with socket.create_connection(("127.0.0.1", port)):
         assert look(insight, server).visitors == 1
-        own = look(insight, server, own_ports=[port])
+        own = look(ProcfsInsight(), server, own_ports=[port])
         assert (own.listens, own.visitors) == (frozenset(), 0)
     until(lambda: is_remembered(port), "closed")
     assert look(insight, server).visitors == 1
-    assert look(ProcfsInsight(), server).visitors == 1  # also when the visit itself was not seen
+    assert look(ProcfsInsight(), server).visitors == 0  # nobody was ever seen to come: it may have asked itself
 
 
 def test_workers_that_talk_to_each_other_are_no_visitors(serving, child):
@@ -257,6 +257,27 @@ def test_a_port_that_was_visited_is_not_private_any_more(serving, child):
     assert look(insight, server, worker).visitors == 1
 
 
+def test_a_program_that_asks_itself_has_no_visitors_and_a_tensorboard_has(serving):
+    """Its short connections are never seen open. Only of a TensorBoard is it known that it does not do that."""
+    server, port = serving
+    insight = ProcfsInsight()
+    with socket.create_connection(("127.0.0.1", port)):
+        pass
+    until(lambda: is_remembered(port), "closed")
+    assert look(insight, server).visitors == 0
+    board = OwnerKey(OwnerKind.TENSORBOARD, "b")
+    assert ProcfsInsight().activity({board: [server.key]}, {})[board].visitors == 1
+
+
+def test_the_marks_of_a_process_in_another_pid_namespace_mean_nothing(child, monkeypatch):
+    """The number of its server is one of there."""
+    marked = child(WAITING, JPY_PARENT_PID="4711", JPY_SESSION_NAME="/a.ipynb")
+    insight = ProcfsInsight()
+    until(lambda: ProcfsInsight().marks([marked.key])[marked.key].server, "executing its own program")
+    monkeypatch.setattr(insight, "_here", "pid:[1]")
+    assert insight.marks([marked.key]) == {}
+
+
 def test_a_server_for_both_protocols_knows_its_family(child):
     """Its own row shows a caller by IPv4 at an address of IPv6."""
     if not socket.has_ipv6 or not socket.has_dualstack_ipv6():
@@ -278,6 +299,7 @@ def test_a_process_in_another_network_is_left_out(serving, monkeypatch):
     monkeypatch.setattr(insight, "_namespace", {"self": "net:[1]", str(server.key.pid): "net:[2]"}.get)
     assert look(insight, server).listens == frozenset()
     assert look(insight, server).io.keys() == {server.key}
+    assert look(insight, server).visitors is None
 
 
 def test_a_reused_pid_listens_nowhere(serving):

@@ -150,7 +150,7 @@ def test_a_list_that_contradicts_itself_is_not_used(nvml: NvmlApart, driver: Sta
     driver.fault("0 bad_list")
     seen = next_reading(nvml)
     (gap,) = seen.gaps
-    assert gap.source == "devices"
+    assert gap.source == "device 0"
     assert gap.why.startswith("Simulated H100 80GB: the driver's list of processes is not used")
     assert "update the NVIDIA driver" in gap.why
     assert {client.pid for client in seen.clients} == {idle, busy_one}
@@ -163,15 +163,38 @@ def test_a_list_that_contradicts_itself_is_not_used(nvml: NvmlApart, driver: Sta
 
 
 @pytest.mark.parametrize("kind", ["Compute", "Graphics", "MPSCompute"])
-def test_a_list_that_fails_hides_somebody(nvml: NvmlApart, driver: StandIn, idle: int, kind: str) -> None:
-    """Any of the three lists may hold the one who computes."""
+def test_a_list_that_fails_makes_those_unknown_who_were_in_it(
+    nvml: NvmlApart, driver: StandIn, idle: int, kind: str
+) -> None:
+    """Any of the three lists may hold the one who computes. Who is on other devices alone is not concerned."""
     nvml.read()
     driver.fault(f"0 error UNKNOWN nvmlDeviceGet{kind}RunningProcesses_v?")
     seen = next_reading(nvml)
-    assert [gap.source for gap in seen.gaps] == ["devices"]
+    assert [gap.source for gap in seen.gaps] == ["device 0"]
     assert "nvidia-smi" in seen.gaps[0].why
     assert why(client(seen, idle).compute) is Why.DRIVER_ERROR
     assert [device.state for device in seen.devices] == [DeviceState.FAILING, DeviceState.OK]
+
+
+def test_a_list_that_fails_while_memory_comes_or_goes_may_hide_anybody(
+    nvml: NvmlApart, driver: StandIn, idle: int, programs: list[GpuProgram]
+) -> None:
+    """Somebody may have come, or gone and another come: then nobody is known not to be there."""
+    nvml.read()
+    driver.fault("0 error NO_PERMISSION nvmlDeviceGetComputeRunningProcesses*")
+    assert [gap.source for gap in next_reading(nvml).gaps] == ["device 0"]
+    programs[1].run("gpu.hold('1 GiB')")
+    assert [gap.source for gap in next_reading(nvml).gaps] == ["devices"]
+
+
+@pytest.mark.parametrize(("error", "source"), [("NO_PERMISSION", "device 0"), ("UNKNOWN", "devices")])
+def test_a_device_that_answers_nothing_at_all(
+    nvml: NvmlApart, driver: StandIn, idle: int, error: str, source: str
+) -> None:
+    """One that this user may not ask for anything is none on which a process of this user can be."""
+    nvml.read()
+    driver.fault(f"0 error {error} *")
+    assert [gap.source for gap in next_reading(nvml).gaps] == [source]
 
 
 def test_a_device_without_graphics_or_shared_processes_is_fine(nvml: NvmlApart, driver: StandIn, idle: int) -> None:

@@ -66,7 +66,7 @@ def test_longer_records_than_the_bindings_know_are_not_used(
         assert sorted(client.pid for client in seen.clients) == sorted(three)
         assert all((why(row.memory), why(row.compute)) == (Why.IMPLAUSIBLE, Why.IMPLAUSIBLE) for row in seen.clients)
         (gap,) = seen.gaps
-        assert gap.source == "devices"
+        assert gap.source == "device 0"
         assert "driver and library disagree" in gap.why
         assert "update the NVIDIA driver and nvidia-ml-py" in gap.why
         assert seen.devices[0].state is DeviceState.FAILING

@@ -117,6 +117,15 @@ def test_a_stamp_from_the_far_future_does_not_blind_the_guard() -> None:
     assert max(ring.asked) < 10**9
 
 
+def test_not_even_the_first_stamp_is_believed_if_it_is_of_the_far_future() -> None:
+    """There is none before it to hold it against; but no driver's clock is so far ahead of ours."""
+    ring = FakeRing()
+    assert why(ring.read(Row(7, 10**15, 50))) is Why.IMPLAUSIBLE
+    assert why(ring.read(Row(7, 6_000_000, 50))) is Why.FIRST_READING
+    assert ring.read(Row(7, 11_000_000, 50)).of(7) == 50
+    assert max(ring.asked) < 10**9
+
+
 def test_a_long_idle_time_is_no_leap() -> None:
     """After an hour without a sample the next one is an hour younger."""
     ring = FakeRing()
