@@ -117,6 +117,8 @@ def test_who_listens_and_had_a_visitor_is_serving() -> None:
     assert watch(Moment(activity=open_port), Moment(activity=open_port))[0] is OwnerState.IDLE
     assert watch(Moment(activity=visited), Moment(activity=open_port))[0] is OwnerState.SERVING
     assert watch(Moment(activity=visited), Moment(activity=Activity()))[0] is OwnerState.IDLE
+    lately = [Moment(activity=visited), *[Moment(activity=open_port)] * 50]
+    assert watch(*lately, every=60)[0] is OwnerState.SERVING
     long_ago = [Moment(activity=visited), *[Moment(activity=open_port)] * int(HOUR / 60 + 1)]
     state, window = watch(*long_ago, every=60)
     assert state is OwnerState.IDLE

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import time
 from dataclasses import replace
 from datetime import timedelta
@@ -193,6 +194,29 @@ def test_a_visit_is_seen_whoever_has_hung_up(close_first):
         assert last.recv(1) == b""
         last.close()
         assert has_visitors([os.getpid()], port)
+
+
+AT_ANOTHER_ADDRESS = """
+import socket, sys
+door = socket.create_server(("127.0.0.2", int(sys.argv[1])))
+print("up", flush=True)
+one, _ = door.accept()
+print("met", flush=True)
+one.recv(1)
+"""
+
+
+def test_who_comes_to_another_program_at_another_address_is_no_visitor():
+    """Two may listen on the same port; each has its own visitors."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        port = door.getsockname()[1]
+        line = [sys.executable, "-c", AT_ANOTHER_ADDRESS, str(port)]
+        with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as other:
+            assert other.stdout.readline() == "up\n"
+            with socket.create_connection(("127.0.0.2", port)):
+                assert other.stdout.readline() == "met\n"
+                assert has_visitors([other.pid], port)
+                assert not has_visitors([os.getpid()], port)
 
 
 def test_a_process_that_is_gone_cannot_be_looked_into():

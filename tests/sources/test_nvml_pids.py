@@ -191,6 +191,18 @@ def test_who_has_no_device_open_disproves(meaning: PidMeaning, start: Callable[.
     assert meaning.named("a", [one.pid]) == {one.pid}
 
 
+def test_what_was_disproved_must_be_proven_anew(meaning: PidMeaning, start: Callable[..., GpuProgram]) -> None:
+    """Once the numbers were not those of here, one more doubt is enough to name nobody."""
+    one, bystander, another = start(), os.getppid(), os.getpid()
+    meaning.named("a", [one.pid])
+    assert meaning.named("a", [one.pid]) == {one.pid}
+    meaning.named("a", [one.pid, bystander])
+    assert meaning.named("a", [one.pid, bystander]) == HIDDEN
+    assert meaning.named("a", [one.pid, another]) == HIDDEN
+    assert meaning.named("a", [one.pid]) == {one.pid}
+    assert meaning.named("a", [one.pid, another]) == {one.pid}
+
+
 def test_an_empty_list_decides_nothing(meaning: PidMeaning, start: Callable[..., GpuProgram]) -> None:
     """A list without anybody is right whatever the numbers mean."""
     assert meaning.named("a", []) == frozenset()
