@@ -125,7 +125,7 @@ class Chronicle:
         self._record(self._entry(kind, verdict, holder))
 
     def _entry(self, kind: Kind, verdict: Verdict, holder: Holder) -> Entry:
-        facts = None if self._bench is None else grounds(holder, self._bench)
+        facts = None if self._bench is None else grounds(holder, self._bench, verdict)
         return replace(self._of(kind, holder), verdict=verdict, grounds=facts)
 
     def _of(self, kind: Kind, holder: Holder) -> Entry:

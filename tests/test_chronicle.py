@@ -12,7 +12,7 @@ from fake_clock import NOON, FakeClock
 from fake_journal import FakeJournal
 
 from jupyter_gpu_guard.core.entry import Entry, Kind, grounds, judged_again
-from jupyter_gpu_guard.core.judge import Bench
+from jupyter_gpu_guard.core.judge import Bench, judge
 from jupyter_gpu_guard.core.ledger import Ledger
 from jupyter_gpu_guard.core.model import (
     Activity,
@@ -320,7 +320,8 @@ def test_a_line_tells_no_more_than_it_should():
     seen = Activity(io={root: 4711.0}, listens=frozenset({6006}), visitors=1)
     holder = Holder(owner, tree=(root,), cpu={root: 815.0}, activity=seen)
     bench = Bench(POLICY, {key: Window(root, 0.0, 9.0, 0.0, activity=seen)}, {}, Ledger(), {}, NOW)
-    entry = Entry(Kind.SPARED, NOW.wall, Mode.ENFORCE, "abc", key, grounds=grounds(holder, bench))
+    (verdict,) = judge((holder,), bench)
+    entry = Entry(Kind.SPARED, NOW.wall, Mode.ENFORCE, "abc", key, grounds=grounds(holder, bench, verdict))
     line = to_line(entry).decode()
     assert all(text not in line for text in ("hunter2", "4711", "815"))
     assert '{"pid":200,"start_ticks":9}' in line

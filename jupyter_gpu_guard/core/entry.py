@@ -5,6 +5,7 @@ It never holds command lines, environments, log directories or anything of other
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import MISSING, Field, dataclass, fields, replace
 from datetime import datetime
 from enum import Enum
@@ -14,10 +15,11 @@ from .judge import Bench, judge
 from .ledger import Case, Ledger
 from .model import Device, Holder, Instant, OwnerKey
 from .policy import DEFAULT_RULE, Exemption, Match, Mode, Policy, Rule
-from .verdict import Lease, Outcome, Result, Verdict
+from .verdict import Code, Lease, Outcome, Result, Verdict
 from .window import Window
 
-_BOOKKEEPING = {"tree", "cpu", "young", "efforts", "activity"}
+_BOOKKEEPING = frozenset({"tree", "cpu", "young", "efforts", "activity"})
+_ABOUT_DAYS = frozenset({Code.TRICKLE, Code.POSSIBLE_KEEP_ALIVE})
 
 
 class Kind(str, Enum):
@@ -84,11 +86,12 @@ class Entry:
         return wanted in (str(self.owner), self.notebook, self.name)
 
 
-def grounds(holder: Holder, bench: Bench) -> Grounds:
-    """What the Verdict about `holder` on `bench` rests on, without what nobody should keep."""
+def grounds(holder: Holder, bench: Bench, verdict: Verdict) -> Grounds:
+    """What `verdict` about `holder` on `bench` rests on, without what nobody should keep."""
     key = holder.owner.key
     window = bench.windows.get(key)
-    *trials, rule = bench.policy.rules_for(holder, bench.around)
+    rules = bench.policy.rules_for(holder, bench.around)
+    *trials, rule = rules
     exemption = bench.policy.exemption_for(holder, bench.around)
     return Grounds(
         now=bench.now,
@@ -97,7 +100,7 @@ def grounds(holder: Holder, bench: Bench) -> Grounds:
         rule=_matching(rule),
         trials=tuple(_matching(each) for each in trials),
         exemption=exemption and replace(exemption, match=Match()),
-        window=window and _for_judging(window),
+        window=window and _for_judging(window, _without_days(rules, verdict)),
         case=bench.ledger.cases.get(key),
         lease=bench.leases.get(key),
         devices=tuple(bench.devices[h.device] for h in holder.holdings if h.device in bench.devices),
@@ -148,9 +151,17 @@ def _matching(rule: Rule) -> Rule:
     return replace(rule, match=Match(state=rule.match.state))
 
 
-def _for_judging(window: Window) -> Window:
-    """`window` without what only the next reading needs: who belongs to it, and how much each has worked."""
-    return replace(window, **{part.name: _default(part) for part in fields(window) if part.name in _BOOKKEEPING})
+def _for_judging(window: Window, needless: frozenset[str]) -> Window:
+    """`window` without what is `needless`, and what only the next reading needs: who did how much."""
+    needless |= _BOOKKEEPING
+    return replace(window, **{part.name: _default(part) for part in fields(window) if part.name in needless})
+
+
+def _without_days(rules: Iterable[Rule], verdict: Verdict) -> frozenset[str]:
+    """The parts of a window that are about days: long, and only about compute that comes now and then."""
+    is_about_days = any(rule.trickle is not None for rule in rules)
+    is_about_days |= any(reason.code in _ABOUT_DAYS for reason in verdict.reasons)
+    return frozenset() if is_about_days else frozenset({"stretches", "stretch"})
 
 
 def _default(part: Field[Any]) -> Any:

@@ -44,7 +44,7 @@ def test_the_same_facts_give_the_same_verdict(story: Story) -> None:
         bench = bench_of(seen, perceived, ruled, held, state.ledger)
         holders = perceived.attribution.holders
         for holder, verdict in zip(holders, judge(holders, bench), strict=True):
-            told = grounds(holder, bench)
+            told = grounds(holder, bench, verdict)
             entry = Entry(Kind.SPARED, now.wall, ruled.mode, "", holder.owner.key, verdict=verdict, grounds=told)
             kept = from_line(to_line(entry))
             assert kept == entry
