@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from .aside import Aside
@@ -18,16 +18,15 @@ from .core.impact import Impact, impact
 from .core.judge import leased
 from .core.ledger import Ledger, begin, review, settle, under_new_rules
 from .core.model import Gap, Holder, Instant, OwnerKey, OwnerKind, Snapshot, is_known
-from .core.policy import NOBODY, Action, Around, Mode, Policy, Rule, Site
+from .core.policy import NOBODY, Action, Mode, Policy, Site
 from .core.verdict import Code, Lease, Notice, Outcome, Protection, Reason, Result, Verdict
-from .core.window import Windows
-from .keeping import DAY, KeepRefusedError, ReasonMissingError, counting, refusal
+from .keeping import DAY, KeepRefusedError, ReasonMissingError, refusal
 from .protocols import Clock, Enforcer, Grant, Journal, Leases, NoJournal
+from .published import NotPendingError, Pending, Published, pending_sentence
 
 RING = 10.0  # seconds for which the driver keeps its samples
 VISITS = 50.0  # seconds; that somebody came to a TensorBoard can be seen for about 60
 OUTCOMES_KEPT = 100
-EPOCH = datetime.fromtimestamp(0, timezone.utc)
 CLOSED_WITHIN = 15.0  # seconds for acts under way when the server ends
 
 
@@ -45,80 +44,6 @@ class Observes(Protocol):
     async def stirs(self) -> bool:
         """Whether something begins: a cell, an owner. Asks no device."""
         ...
-
-
-class NoSuchOwnerError(LookupError):
-    """No kernel, terminal or TensorBoard of this server has this name."""
-
-
-class NotPendingError(LookupError):
-    """No policy by that digest waits for a person."""
-
-
-@dataclass(frozen=True)
-class Pending:
-    """A new policy that would newly end many at once, and so waits for a person. Who it is about may yet change."""
-
-    policy: Policy
-    since: datetime
-    impact: Impact
-
-
-@dataclass(frozen=True)
-class Published:
-    """The state after a tick, from which every face is made. Values, not sources: reading it costs nothing."""
-
-    policy: Policy
-    interval: float
-    snapshot: Snapshot | None = None
-    attribution: Attribution = field(default_factory=Attribution)
-    windows: Windows = field(default_factory=dict)
-    verdicts: Mapping[OwnerKey, Verdict] = field(default_factory=dict)
-    ledger: Ledger = field(default_factory=Ledger)
-    leases: Mapping[OwnerKey, Lease] = field(default_factory=dict)
-    grants: tuple[Grant, ...] = ()
-    outcomes: tuple[Outcome, ...] = ()
-    gaps_since: Mapping[str, datetime] = field(default_factory=dict)
-    ticks: int = 0
-    site: Site = NOBODY
-    pending: Pending | None = None
-
-    def rule_for(self, holder: Holder) -> Rule:
-        """The rule that decides about `holder` as things are now."""
-        return self.policy.rule_for(holder, self._around)
-
-    def passed_over(self, holder: Holder) -> Mapping[str, tuple[str, ...]]:
-        """The rules that do not decide about `holder` although they stand before, and what does not hold of each."""
-        return self.policy.passed_over(holder, self._around)
-
-    @property
-    def _around(self) -> Around:
-        seen = self.snapshot
-        devices = {device.uuid: device for device in seen.devices} if seen else {}
-        return Around(devices, seen.taken_at.wall if seen else EPOCH, self.site)
-
-    def keeps_left(self, holder: Holder) -> int | None:
-        """How often `holder` may yet be kept in the present 24 hours, as of the last look; None: without limit."""
-        per_day = self.rule_for(holder).keep_limits.per_day
-        if per_day is None or self.snapshot is None:
-            return per_day
-        return max(0, per_day - len(counting(self.grants, holder, self.snapshot.taken_at.wall)))
-
-    def holder(self, key: OwnerKey) -> Holder:
-        """The holder named `key`. Raises NoSuchOwnerError."""
-        for holder in self.attribution.holders:
-            if holder.owner.key == key:
-                return holder
-        raise NoSuchOwnerError(f"no owner {key} on this server; GET report lists those there are")
-
-
-def pending_sentence(pending: Pending) -> str:
-    """What a person should know of a policy that waits, and what to do."""
-    newly, holders = len(pending.impact.newly), pending.impact.holders
-    return (
-        f"Policy {pending.policy.digest} is not in force yet: it would newly end {newly} of {holders} that hold GPU "
-        "memory. Look at it, and accept it with `jupyter gpu-guard policy accept`, or mend its files."
-    )
 
 
 class Guard:

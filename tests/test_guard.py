@@ -23,9 +23,10 @@ from jupyter_gpu_guard.core.model import (
 )
 from jupyter_gpu_guard.core.policy import Action, Idle, Mode, Policy, Rule, Stage
 from jupyter_gpu_guard.core.verdict import Code, Outcome, Result
-from jupyter_gpu_guard.guard import VISITS, Guard, NoSuchOwnerError, TooLateError
+from jupyter_gpu_guard.guard import VISITS, Guard, TooLateError
 from jupyter_gpu_guard.keeping import KeepTooLongError
 from jupyter_gpu_guard.leases import FileLeases
+from jupyter_gpu_guard.published import NoSuchOwnerError
 
 KEY = OwnerKey(OwnerKind.KERNEL, "k")
 ROOT = ProcessKey(100, 7)

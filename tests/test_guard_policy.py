@@ -27,8 +27,9 @@ from jupyter_gpu_guard.core.model import (
 )
 from jupyter_gpu_guard.core.policy import Action, Belts, Idle, Mode, Policy, Rule, Stage
 from jupyter_gpu_guard.core.verdict import Outcome, Result
-from jupyter_gpu_guard.guard import Guard, NotPendingError
+from jupyter_gpu_guard.guard import Guard
 from jupyter_gpu_guard.leases import FileLeases
+from jupyter_gpu_guard.published import NotPendingError
 
 GIB = 2.0**30
 

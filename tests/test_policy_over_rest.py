@@ -13,7 +13,7 @@ from tornado.httpclient import HTTPClientError
 
 from jupyter_gpu_guard.core.model import OwnerKind, OwnerState
 from jupyter_gpu_guard.core.policy import Idle, Match, Mode, Policy, Rule
-from jupyter_gpu_guard.guard import Published
+from jupyter_gpu_guard.published import Published
 from jupyter_gpu_guard.server.rules import effective
 
 

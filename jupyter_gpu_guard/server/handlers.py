@@ -15,8 +15,9 @@ from tornado import web
 
 from jupyter_gpu_guard.core.explain import span
 from jupyter_gpu_guard.core.model import OwnerKey
-from jupyter_gpu_guard.guard import Guard, NoSuchOwnerError, NotPendingError, TooLateError
+from jupyter_gpu_guard.guard import Guard, TooLateError
 from jupyter_gpu_guard.keeping import KeepRefusedError, KeepTooLongError, KeptTooOftenError
+from jupyter_gpu_guard.published import NoSuchOwnerError, NotPendingError
 from jupyter_gpu_guard.quantities import parse_since
 from jupyter_gpu_guard.snapshots import Header, Pseudonyms, only_what_matters, to_json, without_names
 

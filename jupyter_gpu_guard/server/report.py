@@ -24,7 +24,7 @@ from jupyter_gpu_guard.core.model import (
 from jupyter_gpu_guard.core.policy import Action
 from jupyter_gpu_guard.core.verdict import Lease, Notice, Outcome, Reason, Verdict
 from jupyter_gpu_guard.core.window import minute_compute
-from jupyter_gpu_guard.guard import Published
+from jupyter_gpu_guard.published import Published
 
 from .rules import in_force
 from .wire import (

@@ -10,7 +10,7 @@ from typing import Any
 
 from jupyter_gpu_guard.core.policy import Match, Rule, Stage
 from jupyter_gpu_guard.core.verdict import Fact
-from jupyter_gpu_guard.guard import Pending, Published
+from jupyter_gpu_guard.published import Pending, Published
 
 from .wire import WireEffectivePolicy, WireExemption, WirePending, WirePolicy, WireRule, WireStage, WireTouched
 

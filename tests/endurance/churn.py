@@ -25,7 +25,7 @@ from .one_kernel import KERNEL, FakeEnforcer, FakeOwners, guard_over
 
 if TYPE_CHECKING:
     from jupyter_gpu_guard.core.model import Holder, ProcessKey
-    from jupyter_gpu_guard.guard import Published
+    from jupyter_gpu_guard.published import Published
 
 INTERVAL = 0.1
 PAUSE = 0.02
