@@ -29,6 +29,7 @@ from .living import Living, bury, is_over
 
 BACKLOG = 5000  # entries that wait for a disk; beyond it the latest are lost, and that is said
 BATCH = 200
+MOST_DAYS = 36_500
 AT_MOST = timedelta(hours=3)  # no act lasts longer, whatever its grace
 _NAME = re.compile(r"(\d{4}-\d{2}-\d{2})\.([0-9a-z-]+)\.jsonl")
 
@@ -50,7 +51,7 @@ class FileAudit:
 
     def __init__(self, folder: Path, *, days: int = 90, retry: float = 10.0, server: str = "") -> None:
         self.folder = Path(folder)
-        self._days = days
+        self._days = min(days, MOST_DAYS)
         self._retry = retry
         self.server = server
         self._run = f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -66,7 +67,8 @@ class FileAudit:
     @property
     def problem(self) -> str | None:
         """What is wrong now, and what was lost since this server started; None: nothing."""
-        lost = f"{self._lost} entries of the audit in {self.folder} were lost." if self._lost else None
+        count = f"{self._lost} entries" if self._lost > 1 else "1 entry"
+        lost = f"Lost: {count} of the audit in {self.folder}." if self._lost else None
         return " ".join(part for part in (self._fault, lost) if part) or None
 
     def record(self, entry: Entry) -> None:
@@ -130,6 +132,8 @@ class FileAudit:
                 lost = self._append(batch, day)
             except OSError as error:
                 fault = f"The audit cannot be written in {self.folder} ({error.strerror or error})."
+            except Exception:  # noqa: BLE001 - an entry that cannot be written must not keep the others from it
+                lost = len(batch)
             with self._changed:
                 self._fault = fault
                 if fault is None:
@@ -155,7 +159,8 @@ class FileAudit:
         _add(self.folder / f"{day.isoformat()}.{self._run}.jsonl", b"".join(lines))
         if self._tidied != day:
             self._tidied = day
-            self._forget(day)
+            with suppress(OSError):  # what is too old may stay for another day
+                self._forget(day)
         return len(batch) - len(lines)
 
     def _forget(self, today: date) -> None:

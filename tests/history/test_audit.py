@@ -152,9 +152,27 @@ def test_each_day_has_its_file_and_old_days_go_as_a_whole(tmp_path: Path) -> Non
     assert (tmp_path / "2000-01-01.notes.txt").exists()
 
 
-@pytest.mark.parametrize("days", [0, -1])
+def test_an_old_file_that_cannot_be_removed_costs_nothing(tmp_path: Path) -> None:
+    """What is new is written, once; the old one stays."""
+    (tmp_path / "2000-01-01.x-1.jsonl").mkdir()
+    audit = FileAudit(tmp_path, days=3)
+    audit.record(note())
+    assert settled(audit).problem is None
+    assert audit.read(NOON).entries == (note(),)
+
+
+def test_an_entry_that_has_no_words_is_counted_and_holds_up_nobody(tmp_path: Path) -> None:
+    """Whatever is wrong with it, the others are written."""
+    audit = FileAudit(tmp_path)
+    audit.record(note(1, detail=object()))
+    audit.record(note(2))
+    assert settled(audit).read(LONG_AGO).entries == (note(2),)
+    assert "1 entry" in (audit.problem or "")
+
+
+@pytest.mark.parametrize("days", [0, -1, 10**9])
 def test_no_days_mean_for_ever(tmp_path: Path, days: int) -> None:
-    """0 or less never removes anything."""
+    """0 or less never removes anything, nor does more than there can be."""
     audit = FileAudit(tmp_path, days=days)
     audit.record(note())
     audit.record(note(days=5000))
