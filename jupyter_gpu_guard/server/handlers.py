@@ -14,12 +14,14 @@ from jupyter_server.utils import ensure_async
 from tornado import web
 
 from jupyter_gpu_guard.core.explain import span
-from jupyter_gpu_guard.core.model import OwnerKey
+from jupyter_gpu_guard.core.model import OwnerKey, OwnerKind
 from jupyter_gpu_guard.guard import Guard, TooLateError
 from jupyter_gpu_guard.keeping import KeepRefusedError, KeepTooLongError, KeptTooOftenError
 from jupyter_gpu_guard.published import NoSuchOwnerError, NotPendingError
 from jupyter_gpu_guard.quantities import parse_since
 from jupyter_gpu_guard.snapshots import Header, Pseudonyms, only_what_matters, to_json, without_names
+
+from .jupyters_culler import its_limit, which_comes_first
 
 AUTH_RESOURCE = "gpu_guard"
 ADMIN_RESOURCE = "gpu_guard:admin"
@@ -101,7 +103,14 @@ class ExplainHandler(GuardHandler):
         """Why, for one owner."""
         from .report import explanation  # noqa: PLC0415
 
-        self.answer(explanation(self.guard.published, self.owner(owner)))
+        state, key = self.guard.published, self.owner(owner)
+        answer = explanation(state, key)
+        also = its_limit(self.kernel_manager, key.id) if key.kind is OwnerKind.KERNEL else None
+        if also is not None:
+            holder = state.holder(key)
+            line = which_comes_first(also, holder, state.rule_for(holder), state.policy)
+            answer = answer.model_copy(update={"lines": [*answer.lines, line]})
+        self.answer(answer)
 
 
 class HealthHandler(GuardHandler):

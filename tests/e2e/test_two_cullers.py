@@ -28,12 +28,14 @@ def test_one_kernel_is_ended_once_by_two_cullers(tmp_path: Path, driver: StandIn
         kernel.run(GPU + "gpu.hold('2 GiB')")
         kernel.close()
         until(lambda: lab.notice(kernel.id), "the guard's warning")
+        said = lab.get(f"gpu-guard/api/v1/explain/kernel%3A{kernel.id}")["lines"][-1]
         until(lambda: start_ticks(kernel.pid) is None, "the end of the kernel")
         until(lambda: kernel.id not in lab.kernel_ids(), "the server to know it")
         looks = lab.health()["ticks"]
         until(lambda: lab.health()["ticks"] > looks + GUARDS_LIMIT - limit + 5, "both limits to be over")
         report = lab.report()
         log = lab.log.read_text(encoding="utf-8")
+    assert ("that comes before the guard's limit of 20 s" in said) == (limit < GUARDS_LIMIT)
     assert log.count(f"Kernel shutdown: {kernel.id}") == 1
     assert re.findall(r"^\[[EC] .*|^Traceback.*", log, re.MULTILINE) == []
     assert report["notices"] == []
