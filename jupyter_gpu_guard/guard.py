@@ -366,8 +366,9 @@ class Guard:
         key = verdict.owner
 
         def spared() -> bool:
-            """Whether somebody keeps it after all, or the mode is another now. From a No on, it is too late to."""
-            if by is None and (key in self._pledged or rehearsing is not self._rehearses(by)):
+            """Whether somebody or a new policy keeps it after all. From a No on, it is too late to."""
+            other_mode = rehearsing is not self._rehearses(by)
+            if by is None and (key in self._pledged or other_mode or self.published.leaves_alone(holder)):
                 return True
             self._too_late.add(key)
             return False

@@ -63,6 +63,10 @@ class Published:
         """The rules that do not decide about `holder` although they stand before, and what does not hold of each."""
         return self.policy.passed_over(holder, self._around)
 
+    def leaves_alone(self, holder: Holder) -> bool:
+        """Whether a rule or an exemption keeps `holder`, whatever it does."""
+        return self.rule_for(holder).keep or self.policy.exemption_for(holder, self._around) is not None
+
     @property
     def _around(self) -> Around:
         seen = self.snapshot

@@ -270,6 +270,21 @@ def test_a_warning_of_what_will_not_come_is_taken_back(tmp_path):
     play(acts)
 
 
+def test_a_policy_that_spares_comes_in_time_until_the_last_moment(tmp_path):
+    """A rule that keeps it, and comes while the act still looks, withdraws the act."""
+
+    async def acts():
+        scene = Scene(tmp_path, policy(100, 20))
+        await scene.guard.tick()
+        await scene.pass_time(105)
+        scene.enforcer.during = lambda: scene.guard.adopt(Policy(Mode.ENFORCE, (Rule("default", keep=True),)))
+        await scene.pass_time(300)
+        assert scene.guard.published.outcomes[0].result is Result.WITHDRAWN
+        assert scene.observer.alive
+
+    play(acts)
+
+
 def test_belts_remember_what_was_really_ended(tmp_path):
     """Observing for a moment in between does not make room for more shutdowns in the same hour."""
     strict = policy(100, 20, belts=Belts(shutdowns_per_hour=1))
