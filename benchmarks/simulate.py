@@ -2,8 +2,8 @@
 
     python -m benchmarks.simulate [--days 60]
 
-Half of the days under the built-in defaults would be ended soon, and what follows an end is only counted; so a policy
-that ends nothing is measured too, and one that the short way was not thought through for.
+Under the built-in defaults most days are ended soon, and what follows an end is only counted; so a policy that ends
+nothing is measured too, and one that is judged at every point.
 """
 
 from __future__ import annotations
@@ -14,20 +14,17 @@ import resource
 import tempfile
 import time
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 from jupyter_gpu_guard.cli.simulating import simulate
-from jupyter_gpu_guard.core.policy import Idle, Match, Policy, Rule
+from jupyter_gpu_guard.core.policy import Idle, Policy, Rule, Trickle
 
 EVERY, DAY, YEAR = 5, 86_400, 365.25 * 86_400
 SLOW_DAYS = 2
 
 USUAL = Policy()
 NEVER = Policy(rules=(Rule("default", idle=Idle(lasting=None)),), source="nothing is ever ended")
-LONG_WAY = Policy(
-    rules=(Rule("old", match=Match(older_than=timedelta(days=3650))), *USUAL.rules), source="point by point"
-)
+LONG_WAY = Policy(rules=(Rule("default", idle=Idle(lasting=None), trickle=Trickle()),), source="a limit on trickles")
 
 
 def write(path: Path, days: int) -> None:

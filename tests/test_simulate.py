@@ -18,6 +18,8 @@ RECORDINGS = Path(__file__).parent / "recordings"
 QUARTER, QUARTER_POLICY = RECORDINGS / "quarter.jsonl", RECORDINGS / "quarter.policy.yaml"
 HALF_AN_HOUR = "version: 1\nmode: enforce\ndefaults:\n  idle: {for: 30m}\n  notice: 5m\n"
 
+STUDENTS = "rules:\n  - {name: students, match: {group: students}, idle: {for: 20m}}\n"
+
 Row = tuple[float, float]
 
 
@@ -70,6 +72,15 @@ def test_policies_are_compared(tmp_path: Path, simulate: Callable[..., Result]) 
     assert first["idle_gpu_hours"] == second["idle_gpu_hours"] == pytest.approx(7)
     assert (second["warned"], second["ended"], second["reclaimed_gpu_hours"]) == (0, 0, 0)
     assert second["policy"]["source"].count("policy.d") == 2
+
+
+def test_rules_for_a_group_need_the_group(tmp_path: Path, simulate: Callable[..., Result]) -> None:
+    """Whose notebooks they were is said with --user and --group; without it no such rule applies."""
+    day, strict = csv(tmp_path / "day.csv", a=forgotten(1.5)), tmp_path / "site.yaml"
+    strict.write_text(HALF_AN_HOUR.replace("30m", "5h") + STUDENTS, encoding="utf-8")
+    asked = [(), ("--group", "students"), ("--user", "ada"), ("--user", "ada", "--group", "x", "--group", "students")]
+    ended = [figures(simulate(day, "--policy", strict, "--json", *more))[0]["ended"] for more in asked]
+    assert ended == [0, 1, 0, 1]
 
 
 def test_regret_has_a_horizon(tmp_path: Path, simulate: Callable[..., Result]) -> None:

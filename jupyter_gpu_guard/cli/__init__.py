@@ -418,6 +418,8 @@ def replay(file: Path, policies: Sequence[Path], *, as_json: bool) -> None:
 @click.option(
     "--regret", metavar="TIME", default="24h", show_default=True, help="Who computes again within it was needed."
 )
+@click.option("--user", metavar="NAME", help="Whose servers they were, for rules that match a user.")
+@click.option("--group", "groups", metavar="NAME", multiple=True, help="A group of that user; may be repeated.")
 @click.option("--interval", metavar="TIME", help="The time between two points of a series, if its first do not tell.")
 @click.option("--processes", type=click.IntRange(min=1), help="At most so many at once; otherwise one for each core.")
 @_json_option
@@ -425,6 +427,8 @@ def simulate(
     files: Sequence[Path],
     policies: Sequence[Path],
     regret: str,
+    user: str | None,
+    groups: Sequence[str],
     interval: str | None,
     processes: int | None,
     *,
@@ -437,6 +441,7 @@ def simulate(
     """
     from rich.progress import Progress  # noqa: PLC0415
 
+    from jupyter_gpu_guard.core.policy import Site  # noqa: PLC0415
     from jupyter_gpu_guard.policyfile import PolicyError, discover, load  # noqa: PLC0415
 
     from . import simulating  # noqa: PLC0415
@@ -452,6 +457,7 @@ def simulate(
                 ruled,
                 interval=every,
                 processes=processes,
+                site=Site(user, frozenset(groups)),
                 progress=lambda done, whole: bar.update(task, completed=done, total=whole),
             )
     except (PolicyError, simulating.SeriesError, simulating.RecordingError) as error:

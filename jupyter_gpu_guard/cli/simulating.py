@@ -17,7 +17,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from jupyter_gpu_guard.core.policy import Policy
+from jupyter_gpu_guard.core.policy import NOBODY, Policy, Site
 from jupyter_gpu_guard.core.series import SeriesSimulation
 from jupyter_gpu_guard.core.simulate import Simulation
 from jupyter_gpu_guard.core.tally import Ended, Tally
@@ -50,6 +50,15 @@ class Work:
     series: tuple[Part, ...] = ()
 
 
+@dataclass(frozen=True)
+class Terms:
+    """What all is replayed under. `interval`: seconds between two points of a series; None: by its first points."""
+
+    policies: tuple[Policy, ...]
+    interval: float | None
+    site: Site
+
+
 @dataclass
 class Simulated:
     """What came of it: a Tally for each policy, in their order."""
@@ -70,13 +79,15 @@ def simulate(
     *,
     interval: float | None = None,
     processes: int | None = None,
+    site: Site = NOBODY,
     progress: Callable[[int, int], object] = lambda done, whole: None,  # noqa: ARG005
 ) -> Simulated:
     """All `files` under each policy. Raises SeriesError or RecordingError for the first file that cannot be read.
 
     `interval`: seconds between two points of a series; None: by its first points. `processes`: at most so many at once;
-    None: as many as there are cores. `progress` is told how many bytes are done, of how many.
+    None: as many as there are cores. `site`: whose servers they were. `progress` is told the bytes done, and all.
     """
+    terms = Terms(tuple(policies), interval, site)
     work = _join(chain.from_iterable(_work(path) for path in files))
     whole = sum(each.size for each in work)
     result = Simulated([Tally() for _ in policies])
@@ -84,14 +95,14 @@ def simulate(
     if count < 2:  # noqa: PLR2004
         done = 0
         for each in work:
-            result.include(_do(each, policies, interval, _from(done, lambda part: progress(part, whole))))
+            result.include(_do(each, terms, _from(done, lambda part: progress(part, whole))))
             done += each.size
             progress(done, whole)
         return result
     context = multiprocessing.get_context("spawn")
     told = context.Value("q", 0)
     with ProcessPoolExecutor(count, context, initializer=_begin, initargs=(told,)) as pool:
-        waiting = [pool.submit(_do_apart, each, policies, interval) for each in work]
+        waiting = [pool.submit(_do_apart, each, terms) for each in work]
         try:
             open_ones = set(waiting)
             while open_ones:
@@ -156,7 +167,7 @@ def _begin(told: Any) -> None:
 _told: Any = None
 
 
-def _do_apart(work: Work, policies: Sequence[Policy], interval: float | None) -> Simulated:
+def _do_apart(work: Work, terms: Terms) -> Simulated:
     reported = 0
 
     def progress(done: int) -> None:
@@ -165,27 +176,27 @@ def _do_apart(work: Work, policies: Sequence[Policy], interval: float | None) ->
             _told.value += done - reported
         reported = done
 
-    result = _do(work, policies, interval, progress)
+    result = _do(work, terms, progress)
     progress(work.size)
     return result
 
 
-def _do(work: Work, policies: Sequence[Policy], interval: float | None, progress: Progress) -> Simulated:
+def _do(work: Work, terms: Terms, progress: Progress) -> Simulated:
     if not work.series:
-        return _recording(work, policies, progress)
-    result, done = Simulated([Tally() for _ in policies]), 0
+        return _recording(work, terms, progress)
+    result, done = Simulated([Tally() for _ in terms.policies]), 0
     for part in work.series:
-        result.include(Simulated(_series(part, policies, interval, _from(done, progress))))
+        result.include(Simulated(_series(part, terms, _from(done, progress))))
         done += part.end - part.begin
     return result
 
 
-def _series(part: Part, policies: Sequence[Policy], interval: float | None, progress: Progress) -> list[Tally]:
+def _series(part: Part, terms: Terms, progress: Progress) -> list[Tally]:
     coming = points(part)
     first = list(islice(coming, _FIRST_STEPS + 1))
     steps = [after.at - before.at for before, after in pairwise(first)]
-    longest_span = max(SHORTEST_SPAN, 2 * (interval or (median(steps) if steps else 0.0)))
-    simulations = [SeriesSimulation(part.name, policy, longest_span) for policy in policies]
+    longest_span = max(SHORTEST_SPAN, 2 * (terms.interval or (median(steps) if steps else 0.0)))
+    simulations = [SeriesSimulation(part.name, policy, longest_span, site=terms.site) for policy in terms.policies]
     for number, point in enumerate(chain(first, coming), start=1):
         for simulation in simulations:
             simulation.see(point)
@@ -194,9 +205,9 @@ def _series(part: Part, policies: Sequence[Policy], interval: float | None, prog
     return [simulation.tally for simulation in simulations]
 
 
-def _recording(work: Work, policies: Sequence[Policy], progress: Progress) -> Simulated:
+def _recording(work: Work, terms: Terms, progress: Progress) -> Simulated:
     recording = Recording(work.path)
-    result = Simulated([Tally() for _ in policies])
+    result = Simulated([Tally() for _ in terms.policies])
     simulations: list[Simulation] = []
     names = True
 
@@ -207,7 +218,7 @@ def _recording(work: Work, policies: Sequence[Policy], progress: Progress) -> Si
     for number, look in enumerate(looks(recording), start=1):
         if look.is_new_run:
             settle()
-            simulations = [Simulation(policy) for policy in policies]
+            simulations = [Simulation(policy, terms.site) for policy in terms.policies]
         for simulation in simulations:
             simulation.see(look.snapshot, look.longest_span)
         names &= look.header.names
@@ -215,7 +226,7 @@ def _recording(work: Work, policies: Sequence[Policy], progress: Progress) -> Si
             progress(min(work.size, recording.bytes_read))
     settle()
     result.notes += recording.notes
-    if not names and any(rule.match.notebook is not None for policy in policies for rule in policy.rules):
+    if not names and any(rule.match.notebook is not None for policy in terms.policies for rule in policy.rules):
         result.notes.append(f"{work.path} is without names, so that no rule that matches a notebook applies.")
     return result
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from .assess import Perceived, decide, perceive
 from .ledger import Ledger, begin, review, settle
 from .model import Holder, OwnerKey, ProcessKey, Snapshot
-from .policy import Action, Policy
+from .policy import NOBODY, Action, Policy, Site
 from .verdict import Lease, Outcome, Result, Verdict
 
 Life: TypeAlias = tuple[OwnerKey, ProcessKey | None]
@@ -59,14 +59,15 @@ def rehearse(
     longest_span: float,
     leases: Mapping[OwnerKey, Lease] = NOBODY_KEEPS,
     without: AbstractSet[Life] = NOBODY_ENDED,
+    site: Site = NOBODY,
 ) -> Scene:
     """One round. Readings further apart than `longest_span` seconds leave a gap; `leases` are those that hold now.
 
-    Those that count as ended, `without`, are perceived, and not judged.
+    Those that count as ended, `without`, are perceived, and not judged. `site`: whose server it is.
     """
     now = snapshot.taken_at
     perceived = perceive(snapshot, before.perceived, longest_span)
-    verdicts = decide(snapshot, _without(perceived, without), policy, leases, before.ledger)
+    verdicts = decide(snapshot, _without(perceived, without), policy, leases, before.ledger, site)
     ledger = review(before.ledger, verdicts, now)
     holders = {holder.owner.key: holder for holder in perceived.attribution.holders}
     acts = []

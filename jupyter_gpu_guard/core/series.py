@@ -29,7 +29,7 @@ from .model import (
     Snapshot,
     Unknown,
 )
-from .policy import Idle, Match, Policy, Rule
+from .policy import NOBODY, Idle, Policy, Rule, Site
 from .rehearse import Act, Carried, rehearse
 from .simulate import ended_by
 from .tally import Ended, Hold, Tally
@@ -43,13 +43,16 @@ _DEVICE = Device("series", 0, "series", memory_total=float(2**50), memory_used=0
 # Judged without regard to how much time has passed: it stays so while the readings stay alike.
 _STEADY = frozenset({Code.RULE_KEEPS, Code.NEVER, Code.HOLDS_LITTLE, Code.LADDER_DONE})
 
-# What the short way has been thought through for. A policy that uses anything else is judged at every point.
+# What the short way has been thought through for. A policy that has anything else is judged at every point.
 _THOUGHT_OF: Mapping[type, frozenset[str]] = {
-    Policy: frozenset({"mode", "rules", "belts", "digest", "source", "fault"}),
-    Rule: frozenset({"name", "match", "idle", "notice", "keep_limits", "ladder", "keep", "trust_estimates"}),
+    Policy: frozenset({"mode", "rules", "belts", "digest", "source", "fault", "exemptions"}),
+    Rule: frozenset(
+        {"name", "match", "idle", "notice", "keep_limits", "ladder", "keep", "trust_estimates", "observe", "states"}
+    ),
     Idle: frozenset({"compute_below", "memory_above", "lasting", "unwatched_for"}),
-    Match: frozenset({"user", "group", "server", "owner", "notebook", "kernelspec", "device", "state"}),
 }
+# Conditions that hold for ever or never, as long as the kernel's state is the same.
+_TIMELESS = frozenset({"user", "group", "server", "owner", "notebook", "kernelspec", "device", "state"})
 
 
 class Point(NamedTuple):
@@ -65,14 +68,18 @@ class SeriesSimulation:
     """One policy over one series. `acts` are what would have been done, in order.
 
     Points further apart than `longest_span` seconds leave a gap. `short` False judges at every point: the same, slower.
+    `site`: whose server it is.
     """
 
-    def __init__(self, name: str, policy: Policy, longest_span: float, *, short: bool = True) -> None:
+    def __init__(
+        self, name: str, policy: Policy, longest_span: float, *, short: bool = True, site: Site = NOBODY
+    ) -> None:
         self.acts: list[Act] = []
         self._name = name
-        self._policy = policy
+        self._policy, self._site = policy, site
         self._longest_span = longest_span
         self._short = short and is_thought_of(policy)
+        self._is_timeless = is_timeless(policy)
         self._compute_below = policy.rules[-1].idle.compute_below
         self._carried = Carried()
         self._readings, self._has_held, self._is_warned = 0, False, False
@@ -86,7 +93,7 @@ class SeriesSimulation:
         rules = [rule for rule in policy.rules if not rule.keep]
         self._thresholds = sorted({rule.idle.compute_below for rule in policy.rules}, reverse=True)
         self._busy_at = [-inf] * len(self._thresholds)
-        self._earliest = min((r.idle.lasting.total_seconds() for r in rules if r.idle.lasting is not None), default=inf)
+        self._earliest = min((limit.total_seconds() for r in rules for limit in _limits(r)), default=inf)
         self._little = min(rule.idle.memory_above for rule in policy.rules)
         self._much = max(rule.idle.memory_above for rule in policy.rules)
 
@@ -145,7 +152,7 @@ class SeriesSimulation:
         carried = self._carried
         if self._short:
             carried = replace(carried, perceived=replace(carried.perceived, windows=self._windows(before)))
-        scene = rehearse(self._snapshot(point), carried, self._policy, self._longest_span)
+        scene = rehearse(self._snapshot(point), carried, self._policy, self._longest_span, site=self._site)
         self._carried = scene.carried
         for act in scene.acts:
             self.acts.append(act)
@@ -155,7 +162,7 @@ class SeriesSimulation:
                 self._ended = ended_by(act, point.at)
         if self._short:
             codes = {reason.code for verdict in scene.verdicts.values() for reason in verdict.reasons}
-            self._steady = self._kind(point, before) if codes & _STEADY else None
+            self._steady = self._kind(point, before) if codes & _STEADY and self._is_timeless else None
 
     def _note(self, point: Point, before: Point | None, *, is_gap: bool) -> None:
         """Remember of `point` what a Window would."""
@@ -217,12 +224,24 @@ class SeriesSimulation:
 
 
 def is_thought_of(policy: Policy) -> bool:
-    """Whether `policy` has only conditions for which points may be left out."""
+    """Whether `policy` does something only about who is idle for as long as a rule asks, whichever rule that is."""
     parts: list[tuple[Any, Any]] = [(policy, Policy())]
     for rule in policy.rules:
-        parts += [(rule, Rule("")), (rule.idle, Idle()), (rule.match, Match())]
+        parts += [(rule, Rule("")), (rule.idle, Idle())]
     return all(
         each.name in _THOUGHT_OF[type(usual)] or getattr(part, each.name) == getattr(usual, each.name, None)
         for part, usual in parts
         for each in fields(part)
     )
+
+
+def is_timeless(policy: Policy) -> bool:
+    """Whether the rule that decides depends on the kernel's state alone, and not on time, memory or the device."""
+    conditions = (
+        getattr(r.match, each.name) for r in policy.rules for each in fields(r.match) if each.name not in _TIMELESS
+    )
+    return not policy.exemptions and all(asked is None for asked in conditions)
+
+
+def _limits(rule: Rule) -> list[timedelta]:
+    return [limit for limit in (rule.idle.lasting, *rule.states.values()) if limit is not None]

@@ -6,17 +6,17 @@ Every thought is that of the guard (`core.rehearse`); what is added here is that
 from __future__ import annotations
 
 from .model import Holder, Snapshot, is_known
-from .policy import Policy
+from .policy import NOBODY, Policy, Site
 from .rehearse import Act, Carried, Life, rehearse
 from .tally import Ended, Tally
 
 
 class Simulation:
-    """One policy over the Snapshots of one run of a server. `tally` may be read at any time."""
+    """One policy over the Snapshots of one run of a server, which is `site`'s. `tally` may be read at any time."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, site: Site = NOBODY) -> None:
         self.tally = Tally()
-        self._policy = policy
+        self._policy, self._site = policy, site
         self._compute_below = policy.rules[-1].idle.compute_below
         self._carried = Carried()
         self._at: float | None = None
@@ -29,7 +29,8 @@ class Simulation:
         now = snapshot.taken_at.monotonic
         seconds = 0.0 if self._at is None or now - self._at > longest_span else now - self._at
         self._at = now
-        scene = rehearse(snapshot, self._carried, self._policy, longest_span, without=self._ended.keys())
+        ended = self._ended.keys()
+        scene = rehearse(snapshot, self._carried, self._policy, longest_span, without=ended, site=self._site)
         self._carried = scene.carried
         for holder in scene.carried.perceived.attribution.holders:
             self._count(holder, now, seconds)

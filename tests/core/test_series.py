@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta, timezone
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jupyter_gpu_guard.core.calendars import Calendar, Hours
 from jupyter_gpu_guard.core.model import OwnerState, Reading, Unknown, Why
-from jupyter_gpu_guard.core.policy import DEFAULT_RULE, Action, Match, Policy, Rule, Stage
-from jupyter_gpu_guard.core.series import Point, SeriesSimulation, is_thought_of
+from jupyter_gpu_guard.core.policy import DEFAULT_RULE, Action, Exemption, Match, Policy, Rule, Site, Stage, Trickle
+from jupyter_gpu_guard.core.series import EPOCH, Point, SeriesSimulation, is_thought_of, is_timeless
 from jupyter_gpu_guard.core.tally import Tally
 
 from .build import GIB, policy, rule, steady
 
 LONGEST_SPAN = 12.0
+SECOND_MINUTE = Calendar("second minute", timezone.utc, (Hours(frozenset(range(7)), start=2, end=3),))
 MISSING = Unknown(Why.NOT_AVAILABLE)
 IDLE, CELL = OwnerState.IDLE, OwnerState.EXECUTING
 STATES = (OwnerState.IDLE, OwnerState.EXECUTING, OwnerState.WAITING, OwnerState.BREAKPOINT, OwnerState.UNKNOWN)
@@ -48,6 +51,11 @@ def rules(draw: st.DrawFn, name: str) -> Rule:
     notice = draw(st.sampled_from(["5s", "20s"]))
     late = Stage(Action.SHUTDOWN, rule(notice=notice).notice)
     ladders = [(Stage(Action.WARN), late), (Stage(Action.WARN),), (Stage(Action.WARN), Stage(Action.WARN, late.after))]
+    match = Match(
+        state=draw(st.sampled_from([None, *STATES])),
+        memory_above=draw(st.sampled_from([None, None, GIB])),
+        during=draw(st.sampled_from([None, None, SECOND_MINUTE])),
+    )
     made = rule(
         name,
         lasting=draw(st.sampled_from(["10s", "30s", "47s", None])),
@@ -55,16 +63,21 @@ def rules(draw: st.DrawFn, name: str) -> Rule:
         ladder=draw(st.sampled_from(ladders)),
         compute_below=draw(st.sampled_from([4.97, 5.0, 10.0])),
         memory_above=draw(st.sampled_from(["1B", "512MiB", "6GiB"])),
-        match=Match(state=draw(st.sampled_from(STATES))) if name != DEFAULT_RULE else Match(),
+        match=match if name != DEFAULT_RULE else Match(),
     )
-    return made if draw(st.integers(0, 5)) else Rule(name, made.match, keep=name != DEFAULT_RULE)
+    made = replace(made, states=draw(st.sampled_from([{}, {}, {CELL: timedelta(seconds=20)}, {IDLE: None}])))
+    if name == DEFAULT_RULE or draw(st.integers(0, 5)):
+        return replace(made, observe=name != DEFAULT_RULE and draw(st.integers(0, 5)) == 0)
+    return Rule(name, made.match, keep=True)
 
 
 @st.composite
 def policies(draw: st.DrawFn) -> Policy:
     """Up to three rules and a catch-all."""
     names = ["one", "two", "three"][: draw(st.integers(0, 3))]
-    return policy(*(draw(rules(name)) for name in (*names, DEFAULT_RULE)))
+    made = policy(*(draw(rules(name)) for name in (*names, DEFAULT_RULE)))
+    spared = Exemption(Match(state=draw(st.sampled_from([None, *STATES]))), EPOCH + timedelta(seconds=200), "a paper")
+    return replace(made, exemptions=(spared,) if draw(st.integers(0, 5)) == 0 else ())
 
 
 def simulated(points: list[Point], ruled: Policy, *, short: bool = True) -> SeriesSimulation:
@@ -202,14 +215,34 @@ def test_a_gap_counts_nowhere() -> None:
     assert sums(points).held.gpu_seconds == 60.0
 
 
-def test_conditions_that_were_not_thought_of_are_judged_point_by_point() -> None:
-    """The short way is only for what it was made for: a condition that it does not know sends it the long way."""
+def test_what_was_not_thought_of_is_judged_point_by_point() -> None:
+    """The short way is only for what it was made for; a new kind of limit sends a policy the long way."""
 
     @dataclass(frozen=True)
-    class Stranger(Match):
-        phase_of_the_moon: str | None = None
+    class Strange(Rule):
+        sooner_at: str | None = None
 
     assert is_thought_of(Policy())
-    assert is_thought_of(policy(rule("a", match=Match(state=CELL, notebook="b/**")), rule()))
-    assert not is_thought_of(policy(rule("a", match=Stranger(phase_of_the_moon="full")), rule()))
-    assert is_thought_of(policy(rule("a", match=Stranger()), rule()))
+    assert is_thought_of(policy(rule("a", match=Match(state=CELL, during=SECOND_MINUTE)), rule()))
+    assert is_thought_of(policy(Strange("a"), rule()))
+    assert not is_thought_of(policy(Strange("a", sooner_at="full moon"), rule()))
+    assert not is_thought_of(policy(replace(rule(), trickle=Trickle())))
+
+
+def test_conditions_may_depend_on_time() -> None:
+    """Whether a rule decides for ever is told from its conditions, and an exemption has an end."""
+    assert is_timeless(policy(rule("a", match=Match(state=CELL, notebook="b/**", group="students")), rule()))
+    assert not is_timeless(policy(rule("a", match=Match(during=SECOND_MINUTE)), rule()))
+    assert not is_timeless(policy(rule("a", match=Match(memory_above=GIB)), rule()))
+    assert not is_timeless(replace(policy(), exemptions=(Exemption(Match(), EPOCH, ""),)))
+
+
+def test_rules_for_people_hold_for_theirs() -> None:
+    """A rule for a group decides where the site is one of its members."""
+    ruled = policy(rule("students", lasting="30s", notice="20s", match=Match(group="students")), rule())
+    points = story((30, 0.0, IDLE))
+    for site, ended in ((Site(), 0), (Site("ada", frozenset({"students"})), 1)):
+        simulation = SeriesSimulation("a.ipynb", ruled, LONGEST_SPAN, site=site)
+        for point in points:
+            simulation.see(point)
+        assert len(simulation.tally.ended) == ended
