@@ -188,12 +188,7 @@ class SeriesSimulation:
         began = self._began
         if before is None or began is None or isinstance(before.compute, Unknown):
             return {}
-        peaks: list[Peak] = []
-        latest = -inf
-        for threshold, until in zip(self._thresholds, self._busy_at, strict=True):
-            if until > latest:
-                peaks.append(Peak(threshold, until))
-                latest = until
+        peaks = [Peak(t, until) for t, until in zip(self._thresholds, self._busy_at, strict=True) if until > -inf]
         key = OwnerKey(OwnerKind.KERNEL, self._name)
         window = Window(
             root=_ROOT,

@@ -136,6 +136,16 @@ def test_compute_between_two_thresholds_closes_what_it_should() -> None:
     assert len(short.acts) == 2
 
 
+def test_memory_between_two_thresholds_is_little_only_for_one() -> None:
+    """What held little, and holds more now, is judged by the rule that matches, whatever another asks for."""
+    points = [Point(5.0 * n, 0.0, (0.25 if n < 20 else 2) * GIB) for n in range(40)]
+    high = rule("high", lasting="30s", memory_above="6GiB", match=Match(state=OwnerState.WAITING))
+    ruled = policy(high, rule(lasting="30s", ladder=(Stage(Action.WARN),)))
+    short, long = (simulated(points, ruled, short=short) for short in (True, False))
+    assert told(short) == told(long)
+    assert [act.outcome.at.timestamp() for act in short.acts] == [100.0]
+
+
 def test_after_a_gap_a_warning_comes_again() -> None:
     """What was warned and is not to be ended is warned anew when it is idle for long enough after a gap."""
     first = [Point(5.0 * n, 0.0, 12 * GIB) for n in range(20)]
