@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from jupyter_gpu_guard.core.model import Holder
     from jupyter_gpu_guard.core.verdict import Verdict
-    from jupyter_gpu_guard.protocols import Clock, Devices, Processes
+    from jupyter_gpu_guard.protocols import Clock, Devices, Insight, Owners, Processes
 
 KERNEL = OwnerKey(OwnerKind.KERNEL, "k")
 _SHORT = timedelta(minutes=1)
@@ -84,17 +84,18 @@ class FakeEnforcer:
 def guard_over(
     devices: Devices,
     processes: Processes,
-    owners: FakeOwners,
+    owners: Owners,
     enforcer: FakeEnforcer,
     clock: Clock,
     folder: Path,
     *,
     policy: Policy = HASTY,
     deadline: float = 8.0,
+    insight: Insight | None = None,
 ) -> Guard:
     """A guard that has not ticked yet. Its leases are in `folder`."""
     return Guard(
-        observer=Observer(clock, devices, processes, owners, deadline),
+        observer=Observer(clock, devices, processes, owners, deadline, insight=insight),
         enforcer=enforcer,
         rehearsal=enforcer,
         leases=FileLeases(folder / "leases.json"),
