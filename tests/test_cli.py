@@ -724,13 +724,16 @@ def test_policy_check_names_every_problem(tmp_path: Path) -> None:
 
 
 def test_policy_check_without_a_file_reads_those_of_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None at all: the built-in defaults are shown. One in the configuration path: that one."""
+    """None at all: the built-in defaults are shown. One in the configuration path: that one, if not all may change it."""
     monkeypatch.setattr("jupyter_core.paths.SYSTEM_CONFIG_PATH", [str(tmp_path)])
     assert "There are no policy files; these are the built-in defaults." in call("policy", "check").output
     folder = tmp_path / "gpu-guard" / "policy.d"
     folder.mkdir(parents=True)
     (folder / "a.yaml").write_text("version: 1\nmode: enforce\n")
     assert f"{folder / 'a.yaml'}: fine\nMode enforce" in call("policy", "check").output
+    (folder / "a.yaml").chmod(0o666)
+    refused = call("policy", "check")
+    assert (refused.exit_code, "everybody on this machine may change it" in refused.output) == (1, True)
 
 
 # ---- demo ----

@@ -153,7 +153,7 @@ def check(files: Sequence[Path]) -> None:
 
     Without FILE: those that the server would read from gpu-guard/policy.d in Jupyter's configuration folders.
     """
-    from jupyter_gpu_guard.policyfile import PolicyError, discover, load  # noqa: PLC0415
+    from jupyter_gpu_guard.policyfile import PolicyError, discover, govern, load  # noqa: PLC0415
 
     from .policies import notes, policy_view  # noqa: PLC0415
     from .tables import console  # noqa: PLC0415
@@ -163,8 +163,11 @@ def check(files: Sequence[Path]) -> None:
         click.echo("There are no policy files; these are the built-in defaults.")
     try:
         read = load(paths)
+        governing = read if files or not paths else govern(paths, ()).policy
     except PolicyError as error:
         _give_up(str(error))
+    if governing.fault:  # well written, but not by whoever may say so
+        _give_up(governing.fault)
     for path in paths:
         click.echo(f"{path}: fine")
     console().print(policy_view(read))
