@@ -19,7 +19,7 @@ from jupyter_gpu_guard.core.model import OwnerState, Reading, Unknown, Why
 from jupyter_gpu_guard.core.series import Point
 
 MIB = float(2**20)
-FAR = 1e11  # seconds: the year 5138; more is milliseconds
+FAR = 6e10  # seconds: nearly two millennia to either side; more is milliseconds
 MOST_PERCENT = 100.0
 MISSING = Unknown(Why.NOT_AVAILABLE)
 _STATES = {state.value: state for state in OwnerState}
@@ -62,6 +62,8 @@ def parts(path: Path) -> Iterator[Part]:
             yield from _parts(path, file.readline(), file)
     except OSError as error:
         raise SeriesError(f"{path}: {error.strerror}; give the path of a CSV file or a recording") from None
+    except csv.Error as error:
+        raise SeriesError(f"{path}: this is no CSV ({error})") from None
 
 
 def points(part: Part) -> Iterator[Point]:
@@ -148,7 +150,7 @@ def _points(part: Part, rows: Iterator[list[str]]) -> Iterator[Point]:
             at, compute, memory = float(row[when]), float(row[how_busy]), float(row[how_much]) * unit
             if doing is not None:
                 state = _STATES[row[doing]]
-            if before < at < FAR and 0 <= compute <= MOST_PERCENT and 0 <= memory < inf:
+            if -FAR < at < FAR and before < at and 0 <= compute <= MOST_PERCENT and 0 <= memory < inf:
                 before = at
                 yield Point(at, compute, memory, state)
                 continue

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jupyter_gpu_guard.core.model import OwnerState
-from jupyter_gpu_guard.core.series import Point
+from jupyter_gpu_guard.core.policy import Policy
+from jupyter_gpu_guard.core.series import Point, SeriesSimulation
 from jupyter_gpu_guard.sources.series import MIB, MISSING, SeriesError, parts, points
+from tests.core.build import steady
 
 
 def written(folder: Path, text: str) -> Path:
@@ -91,6 +96,40 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, where: 
         everything(path)
     assert str(caught.value).startswith(f"{path}:{where}: ")
     assert says in str(caught.value)
+
+
+cells = st.one_of(
+    st.sampled_from(["", "0", "5", "5.5", "-6e10", "1e400", "nan", "1_0", "2026-03-01T09:30:00Z", "0001-01-01T00:00Z"]),
+    st.sampled_from(["idle", "a", "\x00", '"', '"a\n', "\ud7ff", ",", "\r"]),
+    st.text(max_size=5),
+)
+
+
+@steady
+@given(st.lists(st.lists(cells, max_size=6), max_size=8), st.booleans())
+def test_nonsense_is_refused_with_its_place(rows: list[list[str]], has_head: bool) -> None:
+    """Whatever stands in a file: it is read and can be judged, or refused in a sentence; never a traceback."""
+    text = (HEAD if has_head else "") + "\n".join(",".join(row) for row in rows)
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "day.csv")
+        path.write_bytes(text.encode(errors="surrogatepass"))
+        found, refusal = dict[str, list[Point]](), f"{path}:"
+        try:
+            found = everything(path)
+        except SeriesError as error:
+            refusal = str(error)
+    assert refusal.startswith(f"{path}:")
+    for name, read in found.items():
+        simulation = SeriesSimulation(name, Policy(), 10.0, short=False)
+        for point in read:
+            simulation.see(point)
+
+
+def test_a_cell_beyond_all_measure(tmp_path: Path) -> None:
+    """Is no CSV, wherever it stands."""
+    for text in (f'"{"a" * 200_000}', f'{HEAD}"{"a" * 200_000}",0,0,1,idle\n', f'{HEAD}a,0,"{"a" * 200_000}",1,idle\n'):
+        with pytest.raises(SeriesError, match=r"no CSV|no column"):
+            everything(written(tmp_path, text))
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
