@@ -724,7 +724,7 @@ def test_policy_check_names_every_problem(tmp_path: Path) -> None:
 
 
 def test_policy_check_without_a_file_reads_those_of_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None at all: the built-in defaults are shown. One in the configuration path: that one, if not all may change it."""
+    """None at all: the built-in defaults are shown. One in the configuration path: that, if not all may change it."""
     monkeypatch.setattr("jupyter_core.paths.SYSTEM_CONFIG_PATH", [str(tmp_path)])
     assert "There are no policy files; these are the built-in defaults." in call("policy", "check").output
     folder = tmp_path / "gpu-guard" / "policy.d"
