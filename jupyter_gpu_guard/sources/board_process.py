@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import NamedTuple
+
+from jupyter_gpu_guard.sources.board_files import user_of
 
 _LARGEST = 2**17  # bytes
 
@@ -35,6 +38,23 @@ def inherited_by(pid: int) -> Inherited:
         session=known.get("JPY_SESSION_NAME", ""),
         temporary=Path(temporary) if temporary.startswith("/") else None,
     )
+
+
+def marked_by(pid: int) -> int | None:
+    """The pid of the server that this process is marked with, if it means anything here.
+
+    Of other users' processes nothing is read, and in another pid namespace it is the number of another process.
+    """
+    if user_of(pid) != os.geteuid() or _namespace(pid) != _namespace(os.getpid()):
+        return None
+    return inherited_by(pid).server
+
+
+def _namespace(pid: int) -> str | None:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115 - it leads to no file
+    except OSError:
+        return None
 
 
 def _words(pid: int, file: str) -> list[str]:

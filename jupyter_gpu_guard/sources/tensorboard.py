@@ -16,7 +16,7 @@ from jupyter_gpu_guard.core.model import Board, Owner, OwnerKey, OwnerKind, Owne
 from jupyter_gpu_guard.protocols import Clock, Processes
 from jupyter_gpu_guard.sources.board_commands import Told, read_command, without_secrets
 from jupyter_gpu_guard.sources.board_files import Info, read_infos, user_of
-from jupyter_gpu_guard.sources.board_process import command_of, inherited_by
+from jupyter_gpu_guard.sources.board_process import command_of, inherited_by, marked_by
 from jupyter_gpu_guard.sources.descent import Descent, Place
 from jupyter_gpu_guard.sources.sockets import has_visitors, listening_ports
 
@@ -79,7 +79,7 @@ class BoardOwners:
         self._clock = clock
         self._temporary = temporary
         self._log = log or logging.getLogger(__name__)
-        self._descent = Descent(os.getpid(), _marked_by)
+        self._descent = Descent(os.getpid(), marked_by)
         self._asked: dict[ProcessKey, _Asked] = {}
         self._known: Mapping[OwnerKey, _Known] = {}
         self._inside: tuple[Owner, ...] = ()
@@ -213,7 +213,7 @@ class BoardOwners:
         if key in places:
             return True
         server = processes.get(os.getpid())
-        return server is not None and _marked_by(key.pid) == os.getpid() and server.key.start_ticks <= key.start_ticks
+        return server is not None and marked_by(key.pid) == os.getpid() and server.key.start_ticks <= key.start_ticks
 
     def _learn(self, process: Process, told: Told, info: Info | None) -> _Known:
         log_dir = told.log_dir or (info.log_dir if info is not None else "")
@@ -265,11 +265,6 @@ class BoardOwners:
                 return log_dir
         resolved = os.path.realpath(folder)
         return _within(resolved, self._root) or resolved
-
-
-def _marked_by(pid: int) -> int | None:
-    """The pid of the server that this process is marked with. Of other users' processes nothing is read."""
-    return inherited_by(pid).server if user_of(pid) == os.geteuid() else None
 
 
 def _port_of(parts: Iterable[ProcessKey], wish: int | None) -> tuple[int | None, bool]:

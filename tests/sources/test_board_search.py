@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from fake_clock import NOON
@@ -18,6 +19,7 @@ from fake_processes import FakeProcesses
 from jupyter_gpu_guard.core.model import OwnerKey, OwnerKind, Process, ProcessKey
 from jupyter_gpu_guard.sources.board_commands import Told, read_command
 from jupyter_gpu_guard.sources.board_files import read_infos
+from jupyter_gpu_guard.sources.board_process import inherited_by, marked_by
 from jupyter_gpu_guard.sources.descent import Descent, Place
 from jupyter_gpu_guard.sources.procfs import ProcfsProcesses
 from jupyter_gpu_guard.sources.sockets import has_visitors, listening_ports
@@ -225,6 +227,32 @@ def test_a_process_that_is_gone_cannot_be_looked_into():
         listening_ports(4194301)
     with pytest.raises(OSError, match="4194301"):
         has_visitors([4194301], 6006)
+
+
+# ---- marks ----
+
+
+def test_a_mark_means_a_server_of_the_same_pid_namespace():
+    """In a container of this very user, the same number is that of another server."""
+    line = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "sh", "-c", "echo up; read x"]
+    with subprocess.Popen(
+        line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "JPY_PARENT_PID": "17"}
+    ) as outer:
+        if outer.stdout.readline() != b"up\n":
+            pytest.skip("no pid namespaces here")
+        (inner,) = map(int, Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split())
+        assert marked_by(outer.pid) == 17
+        assert inherited_by(inner).server == 17
+        assert marked_by(inner) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may start a process of another user")
+def test_the_mark_of_anothers_process_is_not_read():
+    """Not even by a server that could."""
+    environment = {**os.environ, "JPY_PARENT_PID": "17"}
+    with subprocess.Popen(["sleep", "60"], user=65534, env=environment, cwd="/") as theirs:
+        assert marked_by(theirs.pid) is None
+        theirs.kill()
 
 
 # ---- where a process comes from ----
