@@ -68,6 +68,33 @@ describe('GuardModel', () => {
     expect(looks()).toBe(2);
   });
 
+  it('asks nothing while the page is hidden, and at once when it is seen again', async () => {
+    const stream = new Signal<object, Event.Emission>({});
+    model.listen(stream);
+    await pass(0.1);
+    const hidden = jest.spyOn(document, 'hidden', 'get');
+    const state = jest.spyOn(document, 'visibilityState', 'get');
+    const hide = (yes: boolean): void => {
+      hidden.mockReturnValue(yes);
+      state.mockReturnValue(yes ? 'hidden' : 'visible');
+      document.dispatchEvent(new Event('visibilitychange'));
+    };
+    hide(true);
+    await pass(600); // the poll asks once more before it stands by
+    const meanwhile = looks();
+    stream.emit({ schema_id: 'https://events.jupyter-gpu-guard.org/notice/v1' });
+    await pass(600);
+    const told = looks();
+    hide(false);
+    await pass(0.1);
+    const afterwards = looks();
+    hidden.mockRestore();
+    state.mockRestore();
+    expect(meanwhile).toBeLessThanOrEqual(2);
+    expect(told).toBe(meanwhile);
+    expect(afterwards).toBe(meanwhile + 1);
+  });
+
   it('asks once more when told during a request: that one may have left too early', async () => {
     await pass(0.1);
     let open = (): void => undefined;
