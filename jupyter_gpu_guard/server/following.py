@@ -45,9 +45,7 @@ class PolicyFollower:
             governing = self._files.read()
         except PolicyError as error:
             policy = broken(error.problems, Policy())
-            self._log.error(
-                "GPU guard: the policy is not in force, nothing will be ended:\n%s", policy.fault
-            )
+            self._log.error("GPU guard: the policy is not in force, nothing will be ended:\n%s", policy.fault)
             return policy
         self._taken(governing)
         policy = governing.policy

@@ -89,8 +89,8 @@ def policies(draw: st.DrawFn) -> Policy:
 
 
 @st.composite
-def scenes(draw: st.DrawFn) -> tuple[Holder, Bench]:
-    """A holder that has mostly been idle for long and is warned, and a bench without a policy worth the name."""
+def any_scenes(draw: st.DrawFn, *, ripe: bool) -> tuple[Holder, Bench]:
+    """A holder, and a bench without a policy worth the name. `ripe`: idle for long, and warned long ago."""
     states = st.sampled_from([OwnerState.IDLE] * 5 + [OwnerState.EXECUTING] * 3 + list(OwnerState))
     owned = replace(
         owner(
@@ -102,23 +102,26 @@ def scenes(draw: st.DrawFn) -> tuple[Holder, Bench]:
         ),
         started_at=draw(maybe(minutes.map(lambda age: NOON - age))),
     )
-    memory = draw(st.sampled_from([12 * GIB] * 6 + [0.0, GIB, GONE]))
-    compute = draw(st.sampled_from([0.0] * 6 + [3.0, 60.0, GONE]))
+    memory = 12 * GIB if ripe else draw(st.sampled_from([12 * GIB] * 3 + [0.0, GIB, GONE]))
+    compute = 0.0 if ripe else draw(st.sampled_from([0.0] * 3 + [3.0, 60.0, GONE]))
     held = holder(memory, compute, of=owned)
     windows = {}
-    if draw(st.integers(0, 9)):
-        seen: Window = window(f"{draw(st.sampled_from([1, 90, 300, 699]))}m", seen="700m", now=NOW)
+    if ripe or draw(st.integers(0, 9)):
+        seen: Window = window(f"{699 if ripe else draw(st.sampled_from([1, 90, 300, 699]))}m", seen="700m", now=NOW)
         mean = draw(st.sampled_from([0.1, 2.0, 30.0]))
         windows = {owned.key: replace(seen, stretch=Stretch(seen.began, NOW, mean * (NOW - seen.began), 50.0))}
     ledger = Ledger()
-    if draw(st.integers(0, 3)):
-        warned = NOW - draw(st.sampled_from([60, 3600, 36_000]))
+    if ripe or draw(st.integers(0, 3)):
+        warned = NOW - (36_000 if ripe else draw(st.sampled_from([60, 3600, 36_000])))
         ledger = Ledger({owned.key: Case(owned.key, key(100), "r", warned, stages_done=1, warned_at=warned)})
     used = draw(st.sampled_from([0.0, 79 * GIB, GONE]))
     device = Device("gpu-0", 0, draw(st.sampled_from(["a", "b"])), 80 * GIB, used)
     site = Site(draw(maybe(names)), frozenset(draw(st.lists(names, max_size=2))), draw(maybe(names)))
     bench = Bench(Policy(), windows, {}, ledger, {"gpu-0": device}, at(NOW), site)
     return held, bench
+
+
+scenes = st.booleans().flatmap(lambda ripe: any_scenes(ripe=ripe))
 
 
 def said(scene: tuple[Holder, Bench], ruled: Policy) -> Verdict:
@@ -129,7 +132,7 @@ def said(scene: tuple[Holder, Bench], ruled: Policy) -> Verdict:
 
 
 @thorough
-@given(scene=scenes(), ruled=policies(), match=conditions, ahead=st.integers(-100, 100))
+@given(scene=scenes, ruled=policies(), match=conditions, ahead=st.integers(-100, 100))
 def test_adding_an_exemption_never_ends_more(
     scene: tuple[Holder, Bench], ruled: Policy, match: Match, ahead: int
 ) -> None:
@@ -144,7 +147,7 @@ def test_adding_an_exemption_never_ends_more(
 
 
 @thorough
-@given(scene=scenes(), ruled=policies(), rule=rules(), position=st.integers(0, 4), more=conditions)
+@given(scene=scenes, ruled=policies(), rule=rules(), position=st.integers(0, 4), more=conditions)
 def test_a_stricter_match_never_touches_who_is_not_matched(
     scene: tuple[Holder, Bench], ruled: Policy, rule: Rule, position: int, more: Match
 ) -> None:
@@ -166,7 +169,7 @@ def test_a_stricter_match_never_touches_who_is_not_matched(
 
 
 @thorough
-@given(scene=scenes(), ruled=policies(), rule=rules(), position=st.integers(0, 4))
+@given(scene=scenes, ruled=policies(), rule=rules(), position=st.integers(0, 4))
 def test_a_rule_on_trial_only_adds_a_reason(
     scene: tuple[Holder, Bench], ruled: Policy, rule: Rule, position: int
 ) -> None:
@@ -180,7 +183,7 @@ def test_a_rule_on_trial_only_adds_a_reason(
 
 
 @thorough
-@given(scene=scenes(), ruled=policies(), data=st.data())
+@given(scene=scenes, ruled=policies(), data=st.data())
 def test_rules_that_do_not_match_may_stand_anywhere(
     scene: tuple[Holder, Bench], ruled: Policy, data: st.DataObject
 ) -> None:
@@ -195,7 +198,7 @@ def test_rules_that_do_not_match_may_stand_anywhere(
 
 
 @thorough
-@given(scene=scenes(), ruled=policies())
+@given(scene=scenes, ruled=policies())
 def test_what_is_not_known_is_never_ended(scene: tuple[Holder, Bench], ruled: Policy) -> None:
     """Whatever the rules say: not without memory, compute and a history."""
     held, bench = scene
@@ -206,7 +209,7 @@ def test_what_is_not_known_is_never_ended(scene: tuple[Holder, Bench], ruled: Po
 
 
 @thorough
-@given(scene=scenes(), ruled=policies())
+@given(scene=scenes, ruled=policies())
 def test_a_running_cell_is_ended_only_by_a_rule_that_names_it(scene: tuple[Holder, Bench], ruled: Policy) -> None:
     """By its `match`, or by a limit for that state."""
     verdict = said(scene, ruled)
