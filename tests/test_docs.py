@@ -26,6 +26,7 @@ from jupyter_gpu_guard.cli import main
 from jupyter_gpu_guard.core.model import OwnerKind, OwnerState, Why
 from jupyter_gpu_guard.core.policy import Action, Mode, Policy
 from jupyter_gpu_guard.core.verdict import Code, Protection, Result
+from jupyter_gpu_guard.policyfile.cases import EXPECT, GIVEN, failures, read_cases
 from jupyter_gpu_guard.server import wire
 from jupyter_gpu_guard.server.extension import EVENTS, GpuGuard
 from jupyter_gpu_guard.server.handlers import ROUTES
@@ -304,6 +305,29 @@ def test_examples_of_policies_load(tmp_path: Path) -> None:
         path = tmp_path / f"{number}.yaml"
         path.write_text(block.text, encoding="utf-8")
         assert policyfile.load([path]).rules[-1].name == "default", block
+
+
+def test_examples_of_cases_hold(tmp_path: Path) -> None:
+    """Each block of cases is as expected under the example policy that has such rules."""
+    examples = blocks("yaml cases")
+    assert examples
+    rules = (
+        "version: 1\ntimezone: Europe/Berlin\ncalendars: {work: mon-fri 08:00-18:00}\nrules:\n"
+        "  - {name: lectures, match: {notebook: 'lectures/**', during: work}, keep: true}\n"
+        "  - {name: students, match: {group: students}, idle: {for: 30m}}\n"
+    )
+    path = tmp_path / "site.yaml"
+    path.write_text(rules, encoding="utf-8")
+    for block in examples:
+        cases = tmp_path / "site.cases.yaml"
+        cases.write_text(block.text, encoding="utf-8")
+        assert failures(read_cases(cases), policyfile.load([path])) == []
+
+
+def test_every_fact_of_a_case_is_documented() -> None:
+    """What may be given and expected has a row each, and no row is about nothing."""
+    table = rows(section(POLICY, "Tests of a policy"))
+    assert set(table) - {"given", "expect"} == {*GIVEN.keys, *EXPECT.keys}
 
 
 def test_the_built_in_defaults_are_those_of_the_code(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def _by_its_notice(rule: Rule) -> Rule:
         return None if limit is None else max(_AT_ONCE, limit - rule.notice)
 
     idle = replace(rule.idle, lasting=sooner(rule.idle.lasting), unwatched_for=sooner(rule.idle.unwatched_for))
-    return replace(rule, idle=idle)
+    return replace(rule, idle=idle, states={state: sooner(limit) for state, limit in rule.states.items()})
 
 
 def _threatens(verdict: Verdict) -> bool:
