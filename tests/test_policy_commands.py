@@ -198,7 +198,7 @@ def test_why_names_the_rules_that_were_passed_over() -> None:
     """Each with what does not hold; then the argument of the rule that decides."""
     assert list(why_lines(EXPLANATION)) == [
         "work/a.ipynb (kernel:a)",
-        "  Not rule lectures: notebook and during does not hold.",
+        "  Not rule lectures: notebook and during do not hold.",
         "  Not rule trial: it is on trial.",
         "  Rule: default.",
         "  Holds 8.0 GiB.",

@@ -131,8 +131,9 @@ def why_lines(explanation: Mapping[str, Any]) -> Iterator[str]:
     holder = explanation["holder"]
     yield f"{plain(name_of(holder))} ({plain(holder['owner'])})"
     for passed in explanation.get("passed_over", ()):
-        unmet = " and ".join(passed["unmet"])
-        yield f"  Not rule {plain(passed['rule'])}: {f'{unmet} does not hold' if unmet else 'it is on trial'}."
+        unmet = passed["unmet"]
+        held = f"{' and '.join(unmet)} {'does' if len(unmet) == 1 else 'do'} not hold" if unmet else "it is on trial"
+        yield f"  Not rule {plain(passed['rule'])}: {held}."
     for line in explanation["lines"]:
         yield f"  {plain(line)}"
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any
 
 from .calendars import Calendar
@@ -121,10 +122,15 @@ class Match:
 
     def misses(self, holder: Holder, around: Around) -> Iterator[str]:
         """The parts, by their names in a policy file, that do not hold for `holder`. None: the condition is true."""
-        for part, test in _TESTS.items():
-            asked = getattr(self, part)
-            if asked is not None and not test(asked, holder, around):
+        for part, asked in self._given:
+            if not _TESTS[part](asked, holder, around):
                 yield part
+
+    @cached_property
+    def _given(self) -> tuple[tuple[str, Any], ...]:
+        """What is asked at all: worked out once, since it is asked of every holder at each look."""
+        parts = ((part, getattr(self, part)) for part in _TESTS)
+        return tuple((part, asked) for part, asked in parts if asked is not None)
 
 
 def _devices(holder: Holder, around: Around) -> list[Device]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from datetime import timedelta, timezone
 
@@ -110,3 +111,12 @@ def test_of_several_exemptions_the_longest_is_named() -> None:
     for exemptions in ((early, late), (late, early)):
         verdict = verdict_on(holder(), by=replace(policy(rule()), exemptions=exemptions))
         assert verdict.reasons[0].facts["reason"] == "9 days"
+
+
+def test_a_condition_that_was_asked_goes_to_another_process() -> None:
+    """Simulations run in several: what is remembered of a condition is sent along, and it is still the same."""
+    match = Match(user="a*", older_than=timedelta(hours=1), device="*H200*")
+    match.holds(holder(), on())
+    assert (
+        pickle.loads(pickle.dumps(match)) == match == Match(user="a*", older_than=timedelta(hours=1), device="*H200*")
+    )
