@@ -46,13 +46,7 @@ function runningIn({ tree_size: size }: WireHolder, trans: TranslationBundle): s
   }
   return size <= 1
     ? [trans.__('Nothing but its shell runs in it.')]
-    : [
-        trans._n(
-          '%1 process runs in it besides its shell.',
-          '%1 processes run in it besides its shell.',
-          size - 1
-        )
-      ];
+    : [trans._n('%1 process runs in it besides its shell.', '%1 processes run in it besides its shell.', size - 1)];
 }
 
 function boardAbout(holder: WireHolder, board: WireBoard | null, now: number, trans: TranslationBundle): IAboutOwner {
