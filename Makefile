@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PORT ?= 8888
-# Most of the tests' time is waiting for real kernels: two at once.
-PYTEST_OPTIONS ?= -n 2 --dist worksteal
+# Most of the tests' time is waiting for real kernels: three at once, also on two cores.
+PYTEST_OPTIONS ?= -n 3 --dist worksteal
 FRONT := jupyter_gpu_guard/labextension/package.json
 FRONT_SOURCES := $(wildcard labextension/src/*.ts labextension/src/*.tsx labextension/src/*/*.tsx labextension/src/*/*.ts \
 	labextension/style/* labextension/schema/*.json) labextension/package.json labextension/tsconfig.json

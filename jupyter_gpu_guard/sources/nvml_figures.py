@@ -15,7 +15,7 @@ _WITH_RESERVED = 0x02000028  # the version of the structure that tells reserved 
 MOST_BYTES = 2**50
 _MOST_PERCENT = 100
 _MOST_WATTS = 100_000
-_HOTTEST = 250  # degrees Celsius
+_COLDEST, _HOTTEST = -100, 200  # degrees Celsius
 
 
 class Figures:
@@ -50,15 +50,15 @@ class Figures:
         sensor = 0  # the die
         old = "nvmlDeviceGetTemperature"
         name = old if self._library.offers(old) else f"{old}V"
-        return _scaled(self._library.ask(name, handle, sensor), 1, _HOTTEST)
+        return _scaled(self._library.ask(name, handle, sensor), 1, _HOTTEST, _COLDEST)
 
     def power(self, handle: Any) -> Reading:
         """Watts."""
         return _scaled(self._library.ask("nvmlDeviceGetPowerUsage", handle), 1000, _MOST_WATTS)
 
 
-def _scaled(answer: Any, per_unit: int, most: float) -> Reading:
+def _scaled(answer: Any, per_unit: int, most: float, least: float = 0) -> Reading:
     if isinstance(answer, Unknown):
         return answer
     value = float(answer / per_unit)
-    return value if abs(value) <= most else Unknown(Why.IMPLAUSIBLE, f"the driver says {value:g}")
+    return value if least <= value <= most else Unknown(Why.IMPLAUSIBLE, f"the driver says {value:g}")
