@@ -66,6 +66,7 @@ def test_each_generation_is_right_or_unknown(tmp_path: Path, driver: StandIn, na
             assert working.run("import os; print(os.getppid())") == "1"
 
             until(lambda: HIDDEN_TEXT in gaps(lab), "the word that processes are hidden")
+            until(lambda: len(lab.report()["holders"]) == 2, "both kernels to be seen")
             report = lab.report()
             assert [holder["holdings"] for holder in report["holders"]] == [[], []]
             assert [holder["protections"] for holder in report["holders"]] == [["unknown"], ["unknown"]]
