@@ -14,9 +14,10 @@ from .aside import Aside
 from .chronicle import Chronicle
 from .core.assess import Perceived, bench_of, perceive, ruled
 from .core.attribute import Attribution
+from .core.entry import Entry
 from .core.impact import Impact, impact
 from .core.judge import leased
-from .core.ledger import Ledger, begin, review, settle, under_new_rules
+from .core.ledger import Ledger, begin, review, settle, under_new_rules, wait_before_loss
 from .core.model import Gap, Holder, Instant, OwnerKey, OwnerKind, Snapshot, is_known
 from .core.policy import NOBODY, Action, Mode, Policy, Site
 from .core.verdict import Code, Lease, Notice, Outcome, Protection, Reason, Result, Verdict
@@ -157,7 +158,7 @@ class Guard:
         leases = {**leases, **self._pledged}  # also what was pledged meanwhile
         self._reconsider(snapshot, perceived, leases)
         policy = self._policy
-        bench = bench_of(snapshot, perceived, policy, leases, self._ledger, before.site)
+        bench = bench_of(snapshot, perceived, policy, leases, self._ledger, before.site, self._reached())
         verdicts = ruled(perceived, bench)
         # What was seen of an owner while an act on it came to its end is out of date already.
         verdicts = tuple(
@@ -175,6 +176,7 @@ class Guard:
             leases=leases,
             gaps_since=self._gaps_since(before, snapshot),
             ticks=before.ticks + 1,
+            offers={holder.owner.key: self._enforcer.offers(holder) for holder in perceived.attribution.holders},
         )
         for verdict in verdicts:
             if self._policy is not policy:  # another one came meanwhile: the rest is judged by it, at the next look
@@ -237,13 +239,16 @@ class Guard:
         self._publish(leases={k: lease for k, lease in self.published.leases.items() if k != key})
         return stored or pledged is not None
 
-    def shutdown(self, key: OwnerKey, by: str) -> asyncio.Task[Outcome]:
-        """Shut `key` down because a person asked for it, in any mode. Raises NoSuchOwnerError."""
+    def act(self, action: Action, key: OwnerKey, by: str) -> asyncio.Task[Outcome]:
+        """Release, park, resume or shut down `key` because a person asked for it, in any mode.
+
+        An act that is under way already is given instead, whatever it is. Raises NoSuchOwnerError.
+        """
         holder = self.published.holder(key)
         if key in self._acts:
             return self._acts[key]
         asked = Reason(Code.ASKED, {"by": by})
-        return self._start(Verdict(key, holder.owner.root, Action.SHUTDOWN, "asked", (asked,)), holder, by=by)
+        return self._start(Verdict(key, holder.owner.root, action, "asked", (asked,)), holder, by=by)
 
     def propose(self, policy: Policy) -> bool:
         """Adopt `policy`, unless it would newly end many at once: then it waits for a person. Whether it was adopted.
@@ -334,6 +339,11 @@ class Guard:
         self._pledged = {key: lease for key, lease in self._pledged.items() if lease.until >= wall}
         return {**stored, **self._pledged}, snapshot
 
+    def _reached(self) -> frozenset[OwnerKey]:
+        """Those whose warning has reached nobody at first, and does by now."""
+        cases = self._ledger.cases.values()
+        return frozenset(case.owner for case in cases if case.undelivered and self._enforcer.reaches(case.owner))
+
     def _reconsider(self, snapshot: Snapshot, perceived: Perceived, leases: Mapping[OwnerKey, Lease]) -> None:
         """Adopt the policy that waits, once it would not end so many any more."""
         if self._pending is None:
@@ -367,10 +377,10 @@ class Guard:
 
         def spared() -> bool:
             """Whether somebody or a new policy keeps it after all. From a No on, it is too late to."""
-            other_mode = rehearsing is not self._rehearses(by)
-            if by is None and (key in self._pledged or other_mode or self.published.leaves_alone(holder)):
+            if by is None and (rehearsing is not self._rehearses(None) or self._is_kept(holder)):
                 return True
-            self._too_late.add(key)
+            if verdict.action.loses_work:
+                self._too_late.add(key)
             return False
 
         begun = None
@@ -385,28 +395,38 @@ class Guard:
         finally:
             self._too_late.discard(key)
         outcome = replace(outcome, by=by)
+        self._enter(verdict, holder, outcome, begun, rehearsing=rehearsing)
+        return outcome
+
+    def _enter(
+        self, verdict: Verdict, holder: Holder, outcome: Outcome, begun: Entry | None, *, rehearsing: bool
+    ) -> None:
+        """Note in ledger, audit and report how an act has ended."""
         now = self._clock.now()
         notice = None
         if verdict.action is Action.WARN and outcome.result is Result.DONE:
-            notice = self._notice(verdict, holder, now)
+            notice = self._notice(verdict, holder, now, undelivered=outcome.undelivered)
             self._chronicle.warned(verdict, holder, notice)
         else:
             self._chronicle.ended(outcome, verdict, holder, begun)
-        if by is not None or rehearsing is self._ledger.rehearsal:
+        if outcome.by is not None or rehearsing is self._ledger.rehearsal:
             self._ledger = settle(self._ledger, verdict, outcome, now, notice)
         elif not rehearsing and verdict.action.loses_work and outcome.result is Result.DONE:
             self._really_ended_at = (*self._really_ended_at, now.monotonic)  # the mode has changed meanwhile
         if verdict.action is not Action.WARN or outcome.result is Result.FAILED:
             self._outcomes.append(outcome)
         self._publish()
-        return outcome
 
-    def _notice(self, verdict: Verdict, holder: Holder, now: Instant) -> Notice:
+    def _is_kept(self, holder: Holder) -> bool:
+        """Whether a person, a rule or an exemption keeps it."""
+        return holder.owner.key in self._pledged or self.published.leaves_alone(holder)
+
+    def _notice(self, verdict: Verdict, holder: Holder, now: Instant, *, undelivered: bool) -> Notice:
         """What a person is told. Its deadline is worked out as settle() does: never before the full notice."""
         deadline = None
-        if verdict.deadline is not None:
-            wait = max(verdict.deadline - now.monotonic, verdict.notice or 0.0)
-            deadline = now.wall + timedelta(seconds=wait)
+        wait = wait_before_loss(verdict, undelivered=undelivered)
+        if verdict.deadline is not None and wait is not None:
+            deadline = now.wall + timedelta(seconds=max(verdict.deadline - now.monotonic, wait))
         return Notice(
             owner=verdict.owner,
             name=holder.owner.name,

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from .core.entry import Entry
 from .core.model import Activity, Device, Gap, GpuClient, Holder, Instant, Mark, Owner, OwnerKey, Process, ProcessKey
+from .core.policy import Action
 from .core.verdict import Lease, Outcome, Verdict
 
 
@@ -101,6 +102,14 @@ class Enforcer(Protocol):
 
         `spared` is asked once, in the last moment before something is lost; True withdraws the act.
         """
+        ...
+
+    def offers(self, holder: Holder) -> tuple[Action, ...]:
+        """What a person may ask to be done to `holder`, as far as can be told without trying. Costs nothing."""
+        ...
+
+    def reaches(self, key: OwnerKey) -> bool:
+        """Whether a warning about `key` would reach somebody now, or has done so since it was given."""
         ...
 
     def hurry(self) -> None:

@@ -10,7 +10,7 @@ from .core.attribute import Attribution
 from .core.impact import Impact
 from .core.ledger import Ledger
 from .core.model import Holder, OwnerKey, Snapshot
-from .core.policy import NOBODY, Around, Policy, Rule, Site
+from .core.policy import NOBODY, Action, Around, Policy, Rule, Site
 from .core.verdict import Lease, Outcome, Verdict
 from .core.window import Windows
 from .keeping import counting
@@ -38,7 +38,10 @@ class Pending:
 
 @dataclass(frozen=True)
 class Published:
-    """The state after a tick, from which every face is made. Values, not sources: reading it costs nothing."""
+    """The state after a tick, from which every face is made. Values, not sources: reading it costs nothing.
+
+    `offers`: what a person may ask to be done to each owner.
+    """
 
     policy: Policy
     interval: float
@@ -54,6 +57,7 @@ class Published:
     ticks: int = 0
     site: Site = NOBODY
     pending: Pending | None = None
+    offers: Mapping[OwnerKey, tuple[Action, ...]] = field(default_factory=dict)
 
     def rule_for(self, holder: Holder) -> Rule:
         """The rule that decides about `holder` as things are now."""

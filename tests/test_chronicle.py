@@ -255,7 +255,7 @@ def test_what_a_person_asked_for_names_them(tmp_path):
         it.enforcer.looking.set()
         it.enforcer.over.set()
         await it.pass_time(5)
-        await it.guard.shutdown(KEY, "anna")
+        await it.guard.act(Action.SHUTDOWN, KEY, "anna")
         begun, ended = it.journal.of(Kind.BEGUN, Kind.OUTCOME)
         assert (begun.by, ended.by, ended.outcome.rule) == ("anna", "anna", "asked")
         assert begun.grounds.rule.name == "default"

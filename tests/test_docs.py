@@ -24,7 +24,7 @@ from traitlets import Undefined
 from jupyter_gpu_guard import policyfile
 from jupyter_gpu_guard.cli import main
 from jupyter_gpu_guard.core.model import OwnerKind, OwnerState, Why
-from jupyter_gpu_guard.core.policy import Action, Mode, Policy
+from jupyter_gpu_guard.core.policy import STAGES, Mode, Policy
 from jupyter_gpu_guard.core.verdict import Code, Protection, Result
 from jupyter_gpu_guard.policyfile.cases import EXPECT, GIVEN, failures, read_cases
 from jupyter_gpu_guard.server import wire
@@ -239,8 +239,8 @@ def test_every_policy_key_is_documented(tmp_path: Path) -> None:
     [
         ("mode", {mode.value for mode in Mode}),
         ("match.owner", {kind.value for kind in OwnerKind}),
-        ("match.state", {state.value for state in OwnerState} - {OwnerState.UNKNOWN.value}),
-        ("do", {action.value for action in Action} - {Action.KEEP.value}),
+        ("match.state", {state.value for state in OwnerState} - {OwnerState.UNKNOWN.value, OwnerState.PARKED.value}),
+        ("do", {action.value for action in STAGES}),
     ],
 )
 def test_every_word_of_a_policy_is_documented(key: str, words: set[str]) -> None:

@@ -13,6 +13,7 @@ from jupyter_gpu_guard.core.attribute import Attribution
 from jupyter_gpu_guard.core.model import (
     Device,
     GpuClient,
+    Holder,
     Owner,
     OwnerKey,
     OwnerKind,
@@ -97,6 +98,14 @@ class FakeEnforcer:
             self.done.append(verdict.action)
         now = self._observer.clock.now().wall
         return Outcome(verdict.owner, verdict.root, verdict.action, verdict.rule, result, now, result.value)
+
+    def offers(self, holder: Holder) -> tuple[Action, ...]:
+        """Nothing."""
+        return ()
+
+    def reaches(self, key: OwnerKey) -> bool:
+        """Everybody is always told."""
+        return True
 
     def hurry(self) -> None:
         """End what is under way."""

@@ -17,6 +17,7 @@ from jupyter_gpu_guard.core.entry import Kind
 from jupyter_gpu_guard.core.model import (
     Device,
     GpuClient,
+    Holder,
     Owner,
     OwnerKey,
     OwnerKind,
@@ -94,6 +95,14 @@ class FakeEnforcer:
         if (verdict.action, result) == (Action.SHUTDOWN, Result.DONE):
             self._observer.alive.discard(int(verdict.owner.id))
         return Outcome(verdict.owner, verdict.root, verdict.action, verdict.rule, result, now, result.value)
+
+    def offers(self, holder: Holder) -> tuple[Action, ...]:
+        """Nothing."""
+        return ()
+
+    def reaches(self, key: OwnerKey) -> bool:
+        """Everybody is always told."""
+        return True
 
     def hurry(self) -> None:
         """Nothing takes its time."""

@@ -134,7 +134,7 @@ MISTAKES = {
     ),
     "an action that is none": (
         "version: 1\ncases: [{name: a, given: {}, expect: {action: kill}}]",
-        "2:47: 'kill' is not known as action; write keep, shutdown or warn",
+        "2:47: 'kill' is not known as action; write keep, park, release, shutdown or warn",
     ),
     "a reason that is none": (
         "version: 1\ncases: [{name: a, given: {}, expect: {reason: idle-to-long}}]",

@@ -296,7 +296,7 @@ ONE_MISTAKE = {
     ),
     "stage that is none": (
         "version: 1\ndefaults: {ladder: [{do: keep}]}\n",
-        "'keep' is not a stage; write shutdown or warn",
+        "'keep' is not a stage; write park, release, shutdown or warn",
     ),
     "stage without an act": (
         "version: 1\ndefaults: {ladder: [{after: 5m}]}\n",

@@ -53,8 +53,9 @@ def bench_of(
     leases: Mapping[OwnerKey, Lease],
     ledger: Ledger,
     site: Site = NOBODY,
+    reached: frozenset[OwnerKey] = frozenset(),
 ) -> Bench:
-    """All that the judgement of this Snapshot rests on. `site`: whose server it is."""
+    """All that the judgement of this Snapshot rests on. `site`: whose server it is; `reached`: see Bench."""
     return Bench(
         policy=policy,
         windows=perceived.windows,
@@ -63,6 +64,7 @@ def bench_of(
         devices={device.uuid: device for device in snapshot.devices},
         now=snapshot.taken_at,
         site=site,
+        reached=reached,
     )
 
 

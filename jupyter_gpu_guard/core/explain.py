@@ -81,6 +81,14 @@ _SENTENCES: dict[Code, Callable[[dict[str, Fact]], str]] = {
     ),
     Code.ACTING: lambda _: "A step is under way.",
     Code.RETRY_LATER: lambda f: f"The last attempt failed; the next one comes in {span(f['wait_seconds'])}.",
+    Code.UNDELIVERED: lambda f: (
+        "Nobody has been told so far: no page is open, and no other way has reached anybody. "
+        + (
+            f"Nothing is lost within {span(f['wait_seconds'])} of the warning, or before somebody is told."
+            if f["wait_seconds"] is not None
+            else "Nothing is lost before somebody is told."
+        )
+    ),
     Code.OBSERVING: lambda _: "The guard only observes: nothing is ended.",
     Code.ASKED: lambda f: f"{f.get('by') or 'Somebody'} asked for it.",
     Code.ATTENDED: lambda _: "It is halted in the debugger, and somebody is connected.",
@@ -131,7 +139,13 @@ def sentence(reason: Reason) -> str:
     return _SENTENCES[reason.code](dict(reason.facts))
 
 
-_NOUNS = {Action.WARN: "a warning", Action.SHUTDOWN: "a shutdown", Action.KEEP: "nothing"}
+_NOUNS = {
+    Action.KEEP: "nothing",
+    Action.WARN: "a warning",
+    Action.RELEASE: "the release of what its frameworks keep",
+    Action.PARK: "its parking in the host's memory",
+    Action.SHUTDOWN: "a shutdown",
+}
 
 
 def argument(verdict: Verdict, now: float) -> list[str]:

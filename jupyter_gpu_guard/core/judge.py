@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from .ladder import Climb, usable
 from .ledger import Case, Ledger
 from .model import Device, Holder, Instant, OwnerKey, OwnerState, is_known
-from .policy import NOBODY, Action, Around, Exemption, Mode, Policy, Rule, Site, Stage
+from .policy import NOBODY, Action, Around, Exemption, Mode, Policy, Rule, Site
 from .remarks import is_judged_unwatched, keep_alive, limit_of, remarks, run_ended
 from .standing import Standing, idle_for, is_at_rest, standing
 from .verdict import Code, Lease, Protection, Reason, Verdict
@@ -19,7 +20,10 @@ from .window import Window, Windows
 
 @dataclass(frozen=True)
 class Bench:
-    """All that a judgement rests on, apart from the Holder itself."""
+    """All that a judgement rests on, apart from the Holder itself.
+
+    `reached` are those whose warning has reached nobody at first, and does by now.
+    """
 
     policy: Policy
     windows: Windows
@@ -28,6 +32,7 @@ class Bench:
     devices: Mapping[str, Device]
     now: Instant
     site: Site = NOBODY
+    reached: frozenset[OwnerKey] = frozenset()
 
     @property
     def around(self) -> Around:
@@ -90,6 +95,7 @@ def _judge_one(holder: Holder, bench: Bench) -> Verdict:
         protections=protections(holder, rule, lease, exemption),
         idle_for=idle_for(holder, rule, window),
         notice=rule.notice.total_seconds(),
+        undelivered=None if rule.undelivered is None else rule.undelivered.total_seconds(),
         compute_below=rule.idle.compute_below,
     )
     latest = bench.ledger.cases.get(owner.key)
@@ -104,7 +110,7 @@ def _judge_one(holder: Holder, bench: Bench) -> Verdict:
         return replace(verdict, reasons=(spared, *trials, *remarks(holder)))
     assert window is not None  # noqa: S101  spared otherwise
     stand = standing(holder, rule, window)
-    weighed = _weigh(verdict, stand, holder, rule, case, bench.now)
+    weighed = _weigh(verdict, stand, holder, rule, case, bench)
     if not stand.is_over and (case is None or case.warned_at is None):
         weighed = _with_hint(weighed, stand, holder, rule, window, case)
     pulse = None if stand.is_over else keep_alive(holder, rule, window, at_rest=is_at_rest(holder, rule))
@@ -121,7 +127,7 @@ def _would(holder: Holder, rule: Rule, window: Window | None) -> Reason | None:
     over = stand.over
     if over is None or over < 0:
         return None
-    reached = [stage.do for stage in _ladder(holder, rule)[0] if stage.after.total_seconds() <= over]
+    reached = [stage.do for stage in usable(holder, rule)[0] if stage.after.total_seconds() <= over]
     if not reached:
         return None
     facts = {"rule": rule.name, "would": reached[-1].value, "idle_seconds": idle_for(holder, rule, window)}
@@ -185,9 +191,10 @@ def _is_attended(holder: Holder) -> bool:
     return holder.state is OwnerState.BREAKPOINT and holder.owner.clients > 0
 
 
-def _weigh(verdict: Verdict, stand: Standing, holder: Holder, rule: Rule, case: Case | None, now: Instant) -> Verdict:
+def _weigh(verdict: Verdict, stand: Standing, holder: Holder, rule: Rule, case: Case | None, bench: Bench) -> Verdict:
     """Compare the readings with the rule's thresholds and find the rung that is due."""
-    ladder, cut = _ladder(holder, rule)
+    now = bench.now
+    ladder, cut = usable(holder, rule)
     reasons, over = (stand.reason, *cut), stand.over
     if over is None:
         return replace(verdict, reasons=(stand.reason,))
@@ -204,56 +211,8 @@ def _weigh(verdict: Verdict, stand: Standing, holder: Holder, rule: Rule, case: 
     if stand.reason.code is Code.TRICKLE:  # no clock tells since when: the ladder begins with the Case
         over = (first.after.total_seconds() if first else 0.0) + (now.monotonic - case.opened_at if case else 0.0)
 
-    index = case.stages_done if case is not None else 0
-    if index >= len(ladder):
-        return replace(verdict, reasons=(*reasons, Reason(Code.LADDER_DONE)))
-    is_told = case is not None and case.warned_at is not None
-    if ladder[index].do.loses_work and not is_told:
-        index = _last_warning(ladder[:index], index)
-    stage = ladder[index]
-    loss = _loss_at(ladder[index:], rule, case, over, now)
-    due = now.monotonic + stage.after.total_seconds() - over
-    if stage.do.loses_work and loss is not None:
-        due = loss
-    verdict = replace(verdict, stage=index, next_action=stage.do, deadline=due)
-    if case is not None and case.retry_at is not None and now.monotonic < case.retry_at:
-        again = Reason(Code.RETRY_LATER, {"wait_seconds": case.retry_at - now.monotonic})
-        return replace(verdict, reasons=(*reasons, again), deadline=max(due, case.retry_at))
-    if now.monotonic < due or (stage.do.loses_work and not is_told):
-        left = max(0.0, due - now.monotonic)
-        return replace(verdict, reasons=(*reasons, Reason(Code.NOTICE_RUNNING, {"wait_seconds": left})))
-    following = next((later.do for later in ladder[index:] if later.do.loses_work), None)
-    return replace(verdict, action=stage.do, next_action=following, deadline=loss, reasons=reasons)
-
-
-def _ladder(holder: Holder, rule: Rule) -> tuple[tuple[Stage, ...], tuple[Reason, ...]]:
-    """The rungs that may be used: unless the rule names the state, all but an idle owner is only ever warned.
-
-    Nor does anything more follow where it is only inferred that it is on a device, unless the rule trusts that.
-    """
-    state = holder.state
-    named = rule.ends_in(state)
-    trusted = rule.trust_estimates or not holder.estimated
-    if named and trusted:
-        return rule.ladder, ()
-    harmless = tuple(stage for stage in rule.ladder if not stage.do.loses_work)
-    return harmless, () if named else (Reason(Code.STATE_WARNS_ONLY, {"state": state.value}),)
-
-
-def _last_warning(before: tuple[Stage, ...], otherwise: int) -> int:
-    """The rung that warns of a loss of which nobody was told, although its turn has come."""
-    return next((n for n, stage in reversed(tuple(enumerate(before))) if not stage.do.loses_work), otherwise)
-
-
-def _loss_at(stages: tuple[Stage, ...], rule: Rule, case: Case | None, over: float, now: Instant) -> float | None:
-    """The monotonic time of the first loss that may come: after its stage is due, and after the full notice.
-
-    A deadline that was promised stays: a rule that takes over may move it away, never closer.
-    """
-    lossy = next((stage for stage in stages if stage.do.loses_work), None)
-    if lossy is None:
-        return None
-    due = now.monotonic + lossy.after.total_seconds() - over
-    warned_at = case.warned_at if case is not None and case.warned_at is not None else now.monotonic
-    promised = case.deadline if case is not None and case.deadline is not None else due
-    return max(due, warned_at + rule.notice.total_seconds(), promised)
+    climb = Climb(ladder, rule, case, over, now.monotonic)
+    verdict = replace(verdict, reasons=reasons)
+    if case is not None and case.undelivered and case.owner in bench.reached:
+        return climb.told_again(verdict)
+    return climb.step(verdict)

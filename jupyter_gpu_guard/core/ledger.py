@@ -19,7 +19,15 @@ _DOUBLINGS = 6  # reach an hour
 
 # A holder kept for one of these reasons is still over its limits: its Case stays open.
 _STILL_OPEN = frozenset(
-    {Code.NOTICE_RUNNING, Code.LADDER_DONE, Code.BELT, Code.ACTING, Code.RETRY_LATER, Code.RUN_ENDED}
+    {
+        Code.NOTICE_RUNNING,
+        Code.UNDELIVERED,
+        Code.LADDER_DONE,
+        Code.BELT,
+        Code.ACTING,
+        Code.RETRY_LATER,
+        Code.RUN_ENDED,
+    }
 )
 
 
@@ -29,7 +37,8 @@ class Case:
 
     `stages_done` rungs of the rule's ladder are behind it. `warned_at`: since when a delivered warning names a loss; it
     is None after a hint that nothing follows by itself, and once nothing does any more. `deadline` was promised in such
-    a warning, or shown after it: nothing is lost before it, and it only ever moves away.
+    a warning, or shown after it: nothing is lost before it, and it only ever moves away. `undelivered`: the warning has
+    reached nobody so far.
     """
 
     owner: OwnerKey
@@ -43,6 +52,7 @@ class Case:
     acting: bool = False
     failures: int = 0
     retry_at: float | None = None
+    undelivered: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,13 +130,15 @@ def settle(ledger: Ledger, verdict: Verdict, outcome: Outcome, now: Instant, not
         # Overtaken: the Case was closed meanwhile, is about another root, or somebody has begun to act on it.
         return replace(ledger, shutdowns_at=shutdowns)
     cases = dict(ledger.cases)
-    if outcome.result is Result.FAILED:
+    if verdict.action.leaves_it_alive:
+        _settle_gently(cases, case, verdict, outcome)
+    elif outcome.result is Result.FAILED:
         wait = min(FIRST_RETRY * 2 ** min(case.failures, _DOUBLINGS), HOUR)
         cases[verdict.owner] = replace(case, acting=False, failures=case.failures + 1, retry_at=now.monotonic + wait)
     elif outcome.result in (Result.ALREADY_GONE, Result.WITHDRAWN):
         del cases[verdict.owner]
     elif verdict.action is Action.WARN:
-        cases[verdict.owner] = _warned(case, verdict, now, notice)
+        cases[verdict.owner] = _warned(case, verdict, now, notice, undelivered=outcome.undelivered)
     elif outcome.result is Result.REHEARSED:
         cases[verdict.owner] = replace(case, acting=False, stages_done=case.stages_done + 1)
     else:
@@ -134,20 +146,44 @@ def settle(ledger: Ledger, verdict: Verdict, outcome: Outcome, now: Instant, not
     return replace(ledger, cases=cases, shutdowns_at=shutdowns)
 
 
-def _warned(case: Case, verdict: Verdict, now: Instant, notice: Notice | None) -> Case:
-    """The Case after a delivered warning. The first that names a loss counts; after a hint it has to be named anew."""
+def _settle_gently(cases: dict[OwnerKey, Case], case: Case, verdict: Verdict, outcome: Outcome) -> None:
+    """Enter an act after which the owner lives on. One that did not help is not tried twice: the next stage follows."""
+    asked = any(reason.code is Code.ASKED for reason in verdict.reasons)
+    if outcome.result in (Result.ALREADY_GONE, Result.WITHDRAWN) or (asked and case.stages_done == 0):
+        del cases[verdict.owner]
+        return
+    done = case.stages_done if asked else (case.stages_done if verdict.stage is None else verdict.stage) + 1
+    cases[verdict.owner] = replace(case, acting=False, stages_done=max(case.stages_done, done))
+
+
+def wait_before_loss(verdict: Verdict, *, undelivered: bool) -> float | None:
+    """Seconds between a warning and the loss that it names; None: nothing is lost before it reaches somebody."""
+    if undelivered:
+        return None if verdict.undelivered is None else max(verdict.notice or 0.0, verdict.undelivered)
+    return verdict.notice or 0.0
+
+
+def _warned(case: Case, verdict: Verdict, now: Instant, notice: Notice | None, *, undelivered: bool) -> Case:
+    """The Case after a warning. The first that names a loss counts; after a hint it has to be named anew.
+
+    So has one that reached nobody, once somebody is there: what it promised was told to nobody.
+    """
     warned_at, promised = None, case.deadline
     if verdict.deadline is not None:
-        warned_at = now.monotonic if case.warned_at is None else case.warned_at
-        promised = max(verdict.deadline, now.monotonic + (verdict.notice or 0.0), case.deadline or 0.0)
+        first = case.warned_at is None or case.undelivered
+        warned_at = now.monotonic if first else case.warned_at
+        wait = wait_before_loss(verdict, undelivered=undelivered)
+        earlier = case.deadline or 0.0 if undelivered or not case.undelivered else 0.0
+        promised = None if wait is None else max(verdict.deadline, now.monotonic + wait, earlier)
     return replace(
         case,
         failures=0,
         retry_at=None,
-        stages_done=(case.stages_done if verdict.stage is None else verdict.stage) + 1,
+        stages_done=max(case.stages_done, (case.stages_done if verdict.stage is None else verdict.stage) + 1),
         warned_at=warned_at,
         deadline=promised,
         notice=notice,
+        undelivered=undelivered and warned_at is not None,
     )
 
 

@@ -218,6 +218,7 @@ class OwnerState(str, Enum):
     SERVING = "serving"  # its processes listen on a port, and somebody came to it lately
     INPUT_BOUND = "input-bound"  # its processes use the CPU, disk or network while no GPU computes
     STARTING = "starting"
+    PARKED = "parked"  # what it had on devices is in the host's memory
     DEAD = "dead"
     UNKNOWN = "unknown"
 
@@ -244,6 +245,14 @@ class Board:
 
 
 @dataclass(frozen=True)
+class Parked:
+    """That what a kernel had on devices is in the host's memory: since when (aware), and how many bytes."""
+
+    since: datetime
+    memory: float
+
+
+@dataclass(frozen=True)
 class Owner:
     """A kernel, terminal or TensorBoard of this server.
 
@@ -267,6 +276,7 @@ class Owner:
     failed: bool = False
     died: bool = False
     board: Board | None = None
+    parked: Parked | None = None
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,23 @@ class Action(str, Enum):
 
     KEEP = "keep"
     WARN = "warn"
+    RELEASE = "release"  # have the kernel give back what its frameworks keep for later; its variables stay
+    PARK = "park"  # move what it has on devices to the host's memory; the kernel lives on
     SHUTDOWN = "shutdown"
+    RESUME = "resume"  # undo PARK; never a stage of a ladder
 
     @property
     def loses_work(self) -> bool:
         """Whether something a person may want is gone afterwards; such a stage needs a delivered warning first."""
         return self is Action.SHUTDOWN
+
+    @property
+    def leaves_it_alive(self) -> bool:
+        """Whether it does something to the owner, and yet the owner lives on with all its variables."""
+        return self in (Action.RELEASE, Action.PARK, Action.RESUME)
+
+
+STAGES = (Action.WARN, Action.RELEASE, Action.PARK, Action.SHUTDOWN)  # what a ladder may consist of
 
 
 @dataclass(frozen=True)
@@ -210,7 +221,8 @@ class Rule:
 
     `trust_estimates`: something may be ended although it is only inferred that it is on a device. `observe`: it only
     says what it would do, and a later rule decides. `states` are limits of their own for owners in these states, for
-    which the whole ladder holds then (None: they are only ever warned, after `idle.lasting`).
+    which the whole ladder holds then (None: they are only ever warned, after `idle.lasting`). `undelivered`: how long
+    before a loss a warning must have been given that reached nobody; None: nothing is lost before it reaches somebody.
     """
 
     name: str
@@ -224,6 +236,7 @@ class Rule:
     observe: bool = False
     states: Mapping[OwnerState, timedelta | None] = field(default_factory=dict)
     trickle: Trickle | None = None
+    undelivered: timedelta | None = timedelta(hours=12)
 
     def lasting_in(self, state: OwnerState) -> timedelta | None:
         """How long an owner in this state must be idle; None: never."""

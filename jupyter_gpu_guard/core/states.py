@@ -16,6 +16,8 @@ def refine(holders: tuple[Holder, ...], windows: Windows, snapshot: Snapshot) ->
 
 def _state(holder: Holder, window: Window | None, blind: bool) -> OwnerState | None:  # noqa: FBT001
     said = holder.owner.state
+    if holder.owner.parked is not None and said is OwnerState.IDLE:
+        return OwnerState.PARKED
     if said is OwnerState.BREAKPOINT and holder.owner.clients == 0:
         return OwnerState.EXECUTING  # nobody is there to go on: it is stuck like any other cell
     if said not in (OwnerState.IDLE, OwnerState.EXECUTING) or window is None:

@@ -46,6 +46,7 @@ class Code(str, Enum):
     POSSIBLE_KEEP_ALIVE = "possible-keep-alive"  # a little compute comes regularly, as if to seem in use
     RULE_OBSERVES = "rule-observes"  # a rule on trial would do something
     WATCHED = "watched"  # a TensorBoard that somebody looks at
+    UNDELIVERED = "undelivered"  # it was warned, and nobody could be told
 
 
 class Protection(str, Enum):
@@ -76,7 +77,8 @@ class Verdict:
     `stage` is the rung of the ladder (0-based) that is due now or, for keep, that comes next; None: none will come.
     `next_action` is what follows, and `deadline` the monotonic time at which it may come at the earliest; for a loss,
     nothing is lost before it. `idle_for` is in seconds (None: not known). `notice` is how long (seconds) before a loss
-    a warning must have been delivered. `compute_below` (percent) is what the last look before an act is held against.
+    a warning must have been delivered, and `undelivered` the same if it reaches nobody (None: nothing is lost then).
+    `compute_below` (percent) is what the last look before an act is held against.
     """
 
     owner: OwnerKey
@@ -91,6 +93,7 @@ class Verdict:
     idle_for: float | None = None
     notice: float | None = None
     compute_below: float | None = None
+    undelivered: float | None = None
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,9 @@ class Result(str, Enum):
     ALREADY_GONE = "already-gone"  # the owner ended by itself before or during the act
     WITHDRAWN = "withdrawn"  # at the last look it was in use again, or another process
     FAILED = "failed"
+    UNSUITED = (
+        "unsuited"  # this remedy does not fit it, `detail` says why; nothing was done, and the next stage follows
+    )
     UNKNOWN = "unknown"  # the server ended before the act was over
 
 
@@ -125,7 +131,11 @@ class Survivor:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What really happened. `detail` is a sentence for people. `freed_bytes` was seen in the driver, not computed."""
+    """What really happened. `detail` is a sentence for people. `freed_bytes` was seen in the driver, not computed.
+
+    Of a warning, `reached` are the ways by which it reached somebody: `page`, or a hook by its name. `undelivered`:
+    there was none.
+    """
 
     owner: OwnerKey
     root: ProcessKey | None
@@ -141,6 +151,8 @@ class Outcome:
     freed_bytes: float | None = None
     took_seconds: float | None = None
     survivors: tuple[Survivor, ...] = ()
+    reached: tuple[str, ...] = ()
+    undelivered: bool = False
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from jupyter_gpu_guard.core.model import (
     OwnerState,
     ProcessKey,
 )
-from jupyter_gpu_guard.core.policy import Action, Policy, Site
+from jupyter_gpu_guard.core.policy import STAGES, Action, Policy, Site
 from jupyter_gpu_guard.core.trickle import Stretch
 from jupyter_gpu_guard.core.verdict import Code, Lease, Verdict
 from jupyter_gpu_guard.core.window import Peak, Window
@@ -74,8 +74,8 @@ EXPECT = Section(
     "expect",
     {
         "rule": Key(Text("students"), "The rule that decides."),
-        "action": Key(Words(tuple(action.value for action in Action)), "What happens now."),
-        "next": Key(Words((Action.WARN.value, Action.SHUTDOWN.value)), "What follows."),
+        "action": Key(Words(tuple(action.value for action in (Action.KEEP, *STAGES))), "What happens now."),
+        "next": Key(Words(tuple(action.value for action in STAGES)), "What follows."),
         "reason": Key(Words(tuple(code.value for code in Code)), "A reason that is given."),
     },
 )

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar, Union
 
 from jupyter_gpu_guard.core.calendars import Hours
 from jupyter_gpu_guard.core.model import OwnerKind, OwnerState
-from jupyter_gpu_guard.core.policy import Action, Mode
+from jupyter_gpu_guard.core.policy import STAGES, Mode
 
 from . import values
 
@@ -139,6 +139,8 @@ ZONE: Quantity[tzinfo] = Quantity(values.zone, r"^\S+$", "Europe/Berlin")
 MOMENT: Quantity[datetime] = Quantity(values.moment, r"^ *\d{4}-\d\d-\d\d.*$", "2027-01-20T18:00Z")
 PATTERN = Text("python*")
 
+NO_RULES = (OwnerState.UNKNOWN, OwnerState.PARKED)  # nothing is ever done to an owner in these states
+
 MATCH = Section(
     "match",
     {
@@ -149,7 +151,7 @@ MATCH = Section(
         "notebook": Key(PATTERN, "A pattern for the path of the notebook below the server's root folder."),
         "kernelspec": Key(PATTERN, "A pattern for the name of the kernelspec."),
         "device": Key(PATTERN, "A pattern for the name of any GPU that it is on."),
-        "state": Key(_words(OwnerState, OwnerState.UNKNOWN), "What it is doing."),
+        "state": Key(_words(OwnerState, *NO_RULES), "What it is doing."),
         "memory_above": Key(MEMORY, "It holds at least so much GPU memory."),
         "device_free_below": Key(SHARE, "Of a GPU that it is on less than so much is free."),
         "older_than": Key(AGE, "It was started longer ago than this."),
@@ -176,7 +178,7 @@ STATES = Section(
     "states",
     {
         word: Key(LASTING, f"How long one that is {word} must have been idle; never: it is warned at most.")
-        for word in _words(OwnerState, OwnerState.IDLE, OwnerState.UNKNOWN).words
+        for word in _words(OwnerState, OwnerState.IDLE, *NO_RULES).words
     },
     hints={OwnerState.IDLE.value: "write `idle: {for: 2h}` beside `states`"},
 )
@@ -191,7 +193,7 @@ KEEP = Section(
 STAGE = Section(
     "a stage of ladder",
     {
-        "do": Key(_words(Action, Action.KEEP), "What to do."),
+        "do": Key(Words(tuple(action.value for action in STAGES)), "What to do."),
         "after": Key(DELAY, "So long after the idle limit; with a + after the stage before."),
     },
     required=("do",),

@@ -157,7 +157,7 @@ class Reader:
         read = self._nodes
         keys = read.section(node, grammar.MATCH)
         owner = read.word(keys.get("owner"), OwnerKind, "an owner")
-        state = read.word(keys.get("state"), OwnerState, "a state", but=(OwnerState.UNKNOWN,))
+        state = read.word(keys.get("state"), OwnerState, "a state", but=grammar.NO_RULES)
         memory = read.quantity(keys.get("memory_above"), grammar.MEMORY)
         free = read.quantity(keys.get("device_free_below"), grammar.SHARE)
         older = read.quantity(keys.get("older_than"), grammar.AGE)
@@ -232,7 +232,7 @@ class Reader:
             after = keys.get("after")
             relative = isinstance(after, ScalarNode) and after.value.strip().startswith("+")
             delay = read.quantity(after, grammar.DELAY)
-            action = read.word(keys.get("do"), Action, "a stage", but=(Action.KEEP,))
+            action = read.word(keys.get("do"), Action, "a stage", but=(Action.KEEP, Action.RESUME))
             if action is None or (after is not None and delay is None):
                 continue
             due = delay.value if delay else timedelta(0)

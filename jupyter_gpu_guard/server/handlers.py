@@ -15,6 +15,7 @@ from tornado import web
 
 from jupyter_gpu_guard.core.explain import span
 from jupyter_gpu_guard.core.model import OwnerKey, OwnerKind
+from jupyter_gpu_guard.core.policy import Action
 from jupyter_gpu_guard.guard import Guard, TooLateError
 from jupyter_gpu_guard.keeping import KeepRefusedError, KeepTooLongError, KeptTooOftenError
 from jupyter_gpu_guard.published import NoSuchOwnerError, NotPendingError
@@ -258,22 +259,48 @@ def _refused(error: KeepRefusedError, seconds: float) -> web.HTTPError:
     return web.HTTPError(400, f"reason: {error}: say what it is needed for")
 
 
-class ShutdownHandler(GuardHandler):
-    """POST owners/{owner}/shutdown."""
+class ActHandler(GuardHandler):
+    """What POST owners/{owner}/release, park, resume and shutdown share."""
+
+    act: Action
 
     @web.authenticated
     @authorized(action="execute")
     async def post(self, owner: str) -> None:
-        """Shut it down now, by its softest way. 200 with the outcome, or 202 while it takes longer."""
+        """Do it now. 200 with the outcome, or 202 while it takes longer."""
         from .report import outcome_to_wire  # noqa: PLC0415
 
-        act = self.guard.shutdown(self.owner(owner), self.who)
+        act = self.guard.act(self.act, self.owner(owner), self.who)
         done, _ = await asyncio.wait({act}, timeout=ANSWER_WITHIN)
         if done:
             self.answer(outcome_to_wire(act.result()))
             return
         self.set_status(202)
         self.finish(json.dumps({"message": "under way; the outcome will be in the report"}))
+
+
+class ReleaseHandler(ActHandler):
+    """POST owners/{owner}/release."""
+
+    act = Action.RELEASE
+
+
+class ParkHandler(ActHandler):
+    """POST owners/{owner}/park."""
+
+    act = Action.PARK
+
+
+class ResumeHandler(ActHandler):
+    """POST owners/{owner}/resume."""
+
+    act = Action.RESUME
+
+
+class ShutdownHandler(ActHandler):
+    """POST owners/{owner}/shutdown."""
+
+    act = Action.SHUTDOWN
 
 
 class PolicyHandler(GuardHandler):
@@ -319,7 +346,11 @@ class NotFoundHandler(GuardHandler):
     async def get(self, path: str) -> None:
         """404 with a sentence."""
         known = "report, explain/{owner}, health, policy, policy/accept, snapshot, audit"
-        raise web.HTTPError(404, f"no such resource {path!r}; there are {known}, owners/{{owner}}/keep and …/shutdown")
+        raise web.HTTPError(
+            404,
+            f"no such resource {path!r}; there are {known}, owners/{{owner}}/keep, …/release, …/park, …/resume and "
+            "…/shutdown",
+        )
 
 
 _OWNER = "([^/]+)"
@@ -333,6 +364,9 @@ ROUTES = [
     (rf"{_BASE}/snapshot", SnapshotHandler),
     (rf"{_BASE}/audit", AuditHandler),
     (rf"{_BASE}/owners/{_OWNER}/keep", KeepHandler),
+    (rf"{_BASE}/owners/{_OWNER}/release", ReleaseHandler),
+    (rf"{_BASE}/owners/{_OWNER}/park", ParkHandler),
+    (rf"{_BASE}/owners/{_OWNER}/resume", ResumeHandler),
     (rf"{_BASE}/owners/{_OWNER}/shutdown", ShutdownHandler),
     (rf"{_BASE}/(.*)", NotFoundHandler),
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from jupyter_gpu_guard.core.explain import argument, reading, sentence
 from jupyter_gpu_guard.core.model import (
@@ -28,19 +28,24 @@ from jupyter_gpu_guard.published import Published
 
 from .rules import in_force
 from .wire import (
+    WireAction,
     WireBoard,
     WireDevice,
+    WireDue,
     WireExplanation,
     WireGap,
     WireHolder,
     WireHolding,
     WireLease,
     WireNotice,
+    WireOffer,
     WireOutcome,
+    WireParked,
     WirePassedOver,
     WireProcess,
     WireReason,
     WireReport,
+    WireStep,
     WireStrangers,
     WireVerdict,
 )
@@ -95,7 +100,7 @@ def outcome_to_wire(outcome: Outcome) -> WireOutcome:
         owner=str(outcome.owner),
         name=outcome.name,
         notebook=outcome.notebook,
-        action="warn" if outcome.action is Action.WARN else "shutdown",
+        action=cast("WireAction", outcome.action.value),
         rule=outcome.rule,
         result=outcome.result.value,
         at=outcome.at,
@@ -207,6 +212,8 @@ def _holder(holder: Holder, state: Published) -> WireHolder:
         died=owner.died,
         tree_size=len(holder.tree) if owner.root is not None and holder.unknown is None else None,
         board=_board(holder, state),
+        parked=None if owner.parked is None else WireParked(since=owner.parked.since, memory_bytes=owner.parked.memory),
+        offers=[cast("WireOffer", action.value) for action in state.offers.get(key, ())],
         **_pair("memory_bytes", holder.memory),
         **_pair("compute_percent", minute_compute(state.windows.get(key), holder)),
     )
@@ -237,8 +244,8 @@ def _verdict(verdict: Verdict | None, state: Published) -> WireVerdict:
         return WireVerdict(action="keep", next_action=None, stage=None, rule="", deadline=None, reasons=[])
     following = verdict.next_action
     return WireVerdict(
-        action=verdict.action.value,
-        next_action=following.value if following not in (None, Action.KEEP) else None,
+        action=cast("WireDue", verdict.action.value),
+        next_action=cast("WireStep", following.value) if following not in (None, Action.KEEP) else None,
         stage=verdict.stage,
         rule=verdict.rule,
         deadline=_wall(verdict.deadline, state),

@@ -20,6 +20,13 @@ class Wire(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+WireAction = Literal["warn", "release", "park", "resume", "shutdown"]
+WireDue = Literal["keep", "warn", "release", "park", "shutdown"]
+WireStep = Literal["warn", "release", "park", "shutdown"]
+WireOffer = Literal["release", "park", "resume", "shutdown"]
+WireResult = Literal["done", "rehearsed", "already-gone", "withdrawn", "failed", "unsuited", "unknown"]
+
+
 class WireReason(Wire):
     """A coded fact and its English sentence; faces translate by `code` and `facts`, and fall back to `text`."""
 
@@ -105,11 +112,18 @@ class WireBoard(Wire):
     inside: bool
 
 
+class WireParked(Wire):
+    """That what it had on devices is in the host's memory: since when, and how much."""
+
+    since: datetime
+    memory_bytes: float
+
+
 class WireVerdict(Wire):
     """What will happen and why. `action` is due now; `next_action` is due at `deadline` at the earliest, or never."""
 
-    action: Literal["keep", "warn", "shutdown"]
-    next_action: Literal["warn", "shutdown"] | None
+    action: WireDue
+    next_action: WireStep | None
     stage: int | None
     rule: str
     deadline: datetime | None
@@ -128,7 +142,7 @@ class WireHolder(Wire):
 
     `estimated`: it is inferred, and not seen, that it is on a device. `failed`: its last cell ended in an error.
     `died`: the process before the present one ended by itself. `tree_size`: how many living processes end with it, its
-    own first one too; null: not known.
+    own first one too; null: not known. `offers`: what a person may ask for.
     """
 
     owner: str
@@ -144,6 +158,7 @@ class WireHolder(Wire):
         "serving",
         "input-bound",
         "starting",
+        "parked",
         "dead",
         "unknown",
     ]
@@ -166,6 +181,8 @@ class WireHolder(Wire):
     died: bool = False
     tree_size: int | None = None
     board: WireBoard | None = None
+    parked: WireParked | None = None
+    offers: list[WireOffer] = []
 
 
 class WireStrangers(Wire):
@@ -203,9 +220,9 @@ class WireOutcome(Wire):
     owner: str
     name: str
     notebook: str | None
-    action: Literal["warn", "shutdown"]
+    action: WireAction
     rule: str
-    result: Literal["done", "rehearsed", "already-gone", "withdrawn", "failed", "unknown"]
+    result: WireResult
     at: datetime
     by: str | None
     detail: str
@@ -361,8 +378,8 @@ class WireEntry(Wire):
     name: str
     notebook: str | None
     rule: str | None
-    action: Literal["warn", "shutdown"] | None
-    result: Literal["done", "rehearsed", "already-gone", "withdrawn", "failed", "unknown"] | None
+    action: WireAction | None
+    result: WireResult | None
     act: str | None
     detail: str
     by: str | None

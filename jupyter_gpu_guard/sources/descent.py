@@ -22,14 +22,17 @@ class Descent:
     """Remembers who comes from the server with pid `server`. What did so once does so for good.
 
     A process that has left its parents is known by having been seen before, or by the leader of its session. A server
-    that adopts orphans, as the first process of a container does, is also the parent of what others have started: its
+    that `adopts` orphans, as the first process of a container does, is also the parent of what others have started: its
     child is its own only in its own session, or by the mark of this server. `mark_of` gives the pid of the server that
     a process is marked with.
     """
 
-    def __init__(self, server: int, mark_of: Callable[[int], int | None] = lambda _: None) -> None:
+    def __init__(
+        self, server: int, mark_of: Callable[[int], int | None] = lambda _: None, *, adopts: bool = True
+    ) -> None:
         self._server = server
         self._mark_of = mark_of
+        self._adopts = adopts
         self._ours: Mapping[ProcessKey, Place] = {}
         self._strange: Mapping[int, int] = {}
         self._roots: Mapping[ProcessKey, OwnerKey] = {}
@@ -39,7 +42,7 @@ class Descent:
     ) -> Mapping[ProcessKey, Place]:
         """All living processes that come from the server, without itself. `roots`: those of kernels and terminals."""
         known = self._strange if roots == self._roots else {}
-        search = _Search(processes, roots, self._ours, self._server, self._mark_of)
+        search = _Search(processes, roots, self._ours, self._server, self._mark_of, adopts=self._adopts)
         ours: dict[ProcessKey, Place] = {}
         strange: dict[int, int] = {}
         for pid, process in processes.items():
@@ -64,12 +67,15 @@ class _Search:
         server: int,
         mark_of: Callable[[int], int | None],
         /,
+        *,
+        adopts: bool,
     ) -> None:
         self._processes = processes
         self._roots = roots
         self._before = before
         self._server = server
         self._mark_of = mark_of
+        self._adopts = adopts
         self._found: dict[int, Place | None] = {}
 
     def place_of(self, process: Process) -> Place | None:
@@ -111,6 +117,8 @@ class _Search:
 
     def _is_started(self, process: Process) -> bool:
         """Whether the server has started `process`, its child, and not only adopted it."""
+        if not self._adopts:
+            return True
         server = self._processes.get(self._server)
         # Session 0 has its leader outside this container, as many others may have it too.
         if server is not None and process.session == server.session != 0:

@@ -18,6 +18,7 @@ from jupyter_gpu_guard.sources.board_commands import Told, read_command, without
 from jupyter_gpu_guard.sources.board_files import Info, read_infos, user_of
 from jupyter_gpu_guard.sources.board_process import command_of, inherited_by, marked_by
 from jupyter_gpu_guard.sources.descent import Descent, Place
+from jupyter_gpu_guard.sources.orphans import adopts_orphans
 from jupyter_gpu_guard.sources.sockets import has_visitors, listening_ports
 
 SETTING = "tensorboard_manager"  # where an extension that runs TensorBoards within the server keeps them
@@ -79,7 +80,7 @@ class BoardOwners:
         self._clock = clock
         self._temporary = temporary
         self._log = log or logging.getLogger(__name__)
-        self._descent = Descent(os.getpid(), marked_by)
+        self._descent = Descent(os.getpid(), marked_by, adopts=adopts_orphans())
         self._asked: dict[ProcessKey, _Asked] = {}
         self._known: Mapping[OwnerKey, _Known] = {}
         self._inside: tuple[Owner, ...] = ()

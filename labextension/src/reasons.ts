@@ -57,13 +57,17 @@ class Facts {
     return fact;
   }
 
+  isNull(name: string): boolean {
+    return this.facts[name] === null;
+  }
+
   person(name: string): string {
     return personText(this.word(name), this.trans);
   }
 
   /** Memory that processes hold, also where its amount is not known. */
   held(name: string): string {
-    return this.facts[name] === null ? heldText(null, this.trans) : this.bytes(name);
+    return this.isNull(name) ? heldText(null, this.trans) : this.bytes(name);
   }
 
   /** `: …` where there is something to add. */
@@ -121,6 +125,13 @@ const REASONS: Record<ReasonCode, (facts: Facts) => string> = {
     ),
   acting: f => f.trans.__('A step is under way.'),
   'retry-later': f => f.trans.__('The last attempt failed. The next one comes in %1.', f.span('wait_seconds')),
+  undelivered: f =>
+    f.isNull('wait_seconds')
+      ? f.trans.__('Nobody has been told so far. Nothing is lost before somebody is.')
+      : f.trans.__(
+          'Nobody has been told so far. Nothing is lost within %1 of the warning, or before somebody is.',
+          f.span('wait_seconds')
+        ),
   observing: f => f.trans.__('The guard only observes: nothing is ended.'),
   asked: f => f.trans.__('%1 asked for it.', f.person('by')),
   attended: f => f.trans.__('It is halted in the debugger, and somebody is connected.'),

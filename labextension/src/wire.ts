@@ -32,7 +32,8 @@ export const REASON_CODES = [
   "trickle",
   "possible-keep-alive",
   "rule-observes",
-  "watched"
+  "watched",
+  "undelivered"
 ] as const;
 
 /** A fact that spares a holder now. */
@@ -140,10 +141,16 @@ export interface WireBoard {
   inside: boolean;
 }
 
+/** That what it had on devices is in the host's memory: since when, and how much. */
+export interface WireParked {
+  since: string;
+  memory_bytes: number;
+}
+
 /** What will happen and why. `action` is due now; `next_action` is due at `deadline` at the earliest, or never. */
 export interface WireVerdict {
-  action: "keep" | "warn" | "shutdown";
-  next_action: "warn" | "shutdown" | null;
+  action: "keep" | "warn" | "release" | "park" | "shutdown";
+  next_action: "warn" | "release" | "park" | "shutdown" | null;
   stage: number | null;
   rule: string;
   deadline: string | null;
@@ -161,7 +168,7 @@ export interface WireLease {
  *
  * `estimated`: it is inferred, and not seen, that it is on a device. `failed`: its last cell ended in an error.
  * `died`: the process before the present one ended by itself. `tree_size`: how many living processes end with it, its
- * own first one too; null: not known.
+ * own first one too; null: not known. `offers`: what a person may ask for.
  */
 export interface WireHolder {
   owner: string;
@@ -169,7 +176,7 @@ export interface WireHolder {
   name: string;
   notebook: string | null;
   kernelspec: string | null;
-  state: "idle" | "executing" | "waiting-for-input" | "at-breakpoint" | "serving" | "input-bound" | "starting" | "dead" | "unknown";
+  state: "idle" | "executing" | "waiting-for-input" | "at-breakpoint" | "serving" | "input-bound" | "starting" | "parked" | "dead" | "unknown";
   memory_bytes: number | null;
   memory_bytes_unknown?: string | null;
   compute_percent: number | null;
@@ -189,6 +196,8 @@ export interface WireHolder {
   died?: boolean;
   tree_size?: number | null;
   board?: WireBoard | null;
+  parked?: WireParked | null;
+  offers?: Array<"release" | "park" | "resume" | "shutdown">;
 }
 
 /** Processes on a device that are not of this server, as one anonymous line. */
@@ -224,9 +233,9 @@ export interface WireOutcome {
   owner: string;
   name: string;
   notebook: string | null;
-  action: "warn" | "shutdown";
+  action: "warn" | "release" | "park" | "resume" | "shutdown";
   rule: string;
-  result: "done" | "rehearsed" | "already-gone" | "withdrawn" | "failed" | "unknown";
+  result: "done" | "rehearsed" | "already-gone" | "withdrawn" | "failed" | "unsuited" | "unknown";
   at: string;
   by: string | null;
   detail: string;
@@ -358,8 +367,8 @@ export interface WireEntry {
   name: string;
   notebook: string | null;
   rule: string | null;
-  action: "warn" | "shutdown" | null;
-  result: "done" | "rehearsed" | "already-gone" | "withdrawn" | "failed" | "unknown" | null;
+  action: "warn" | "release" | "park" | "resume" | "shutdown" | null;
+  result: "done" | "rehearsed" | "already-gone" | "withdrawn" | "failed" | "unsuited" | "unknown" | null;
   act: string | null;
   detail: string;
   by: string | null;

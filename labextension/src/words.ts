@@ -85,6 +85,8 @@ export function resultText(outcome: Pick<WireOutcome, 'action' | 'result'>, tran
       return trans.__('left alone: in use again');
     case 'failed':
       return warning ? trans.__('could not be warned') : trans.__('could not be shut down');
+    case 'unsuited':
+      return trans.__('left alone: this does not fit it');
     case 'unknown':
       return trans.__('not known: the server ended meanwhile');
   }

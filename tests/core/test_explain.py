@@ -40,6 +40,7 @@ FACTS: dict[Code, dict[str, Fact]] = {
     Code.BELT: {"shutdowns_per_hour": 20, "shutdowns_per_tick": 5},
     Code.ACTING: {},
     Code.RETRY_LATER: {"wait_seconds": 60},
+    Code.UNDELIVERED: {"wait_seconds": 43_200},
     Code.OBSERVING: {},
     Code.ASKED: {"by": "ada"},
     Code.ATTENDED: {"state": "at-breakpoint"},

@@ -77,6 +77,14 @@ class FakeEnforcer:
             verdict.reasons,
         )
 
+    def offers(self, holder: Holder) -> tuple[Action, ...]:
+        """Nothing."""
+        return ()
+
+    def reaches(self, key: OwnerKey) -> bool:
+        """Everybody is always told."""
+        return True
+
     def hurry(self) -> None:
         """There is nothing under way."""
 

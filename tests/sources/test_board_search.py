@@ -338,6 +338,13 @@ def test_a_server_that_is_the_first_process_adopts_orphans():
     assert places(descent, table)[201] == K
 
 
+def test_a_server_that_adopts_nobody_is_the_parent_of_its_own_children_only():
+    """Whatever session they are in, and also if that of the server has its leader outside this namespace."""
+    inside, apart = row(300, SERVER, 40, 0), row(301, SERVER, 41, 301)
+    found = places(Descent(SERVER, adopts=False), world(inside, apart))
+    assert (found[300], found[301]) == (None, None)
+
+
 def test_an_orphan_that_a_server_has_adopted_is_not_started_by_it():
     """A child of the server in a session of its own: ours by the mark of this server alone, or by what it was."""
     orphan, below = row(300, 1, 40, 300), row(301, 300, 41, 300)

@@ -1,0 +1,101 @@
+"""Which rung of its ladder a Holder that is over its limit has come to, and when the next one is due. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from .ledger import Case
+from .model import Holder
+from .policy import Action, Rule, Stage
+from .verdict import Code, Reason, Verdict
+
+
+def usable(holder: Holder, rule: Rule) -> tuple[tuple[Stage, ...], tuple[Reason, ...]]:
+    """The rungs that may be used: unless the rule names the state, all but an idle owner is only ever warned.
+
+    Nor does anything more follow where it is only inferred that it is on a device, unless the rule trusts that.
+    """
+    state = holder.state
+    named = rule.ends_in(state)
+    trusted = rule.trust_estimates or not holder.estimated
+    if named and trusted:
+        return rule.ladder, ()
+    warnings = tuple(stage for stage in rule.ladder if stage.do is Action.WARN)
+    return warnings, () if named else (Reason(Code.STATE_WARNS_ONLY, {"state": state.value}),)
+
+
+@dataclass(frozen=True)
+class Climb:
+    """One Holder on its `ladder`, over its limit for `over` seconds at the monotonic time `now`."""
+
+    ladder: tuple[Stage, ...]
+    rule: Rule
+    case: Case | None
+    over: float
+    now: float
+
+    def step(self, verdict: Verdict) -> Verdict:
+        """`verdict` with the rung that is due now, or with the one that comes next and when."""
+        index = self.case.stages_done if self.case is not None else 0
+        if index >= len(self.ladder):
+            return _with(verdict, Code.LADDER_DONE)
+        if self.ladder[index].do.loses_work and not self._is_told:
+            index = self._last_warning(index, index)
+        stage, loss = self.ladder[index], self._loss_from(index)
+        if self._is_undelivered:
+            verdict = _with(verdict, Code.UNDELIVERED, wait_seconds=verdict.undelivered)
+        if stage.do.loses_work and self._is_told and loss is None:
+            return replace(verdict, stage=index, next_action=stage.do)
+        due = loss if stage.do.loses_work and loss is not None else self.now + stage.after.total_seconds() - self.over
+        verdict = replace(verdict, stage=index, next_action=stage.do, deadline=due)
+        if self.case is not None and self.case.retry_at is not None and self.now < self.case.retry_at:
+            wait = self.case.retry_at - self.now
+            return replace(_with(verdict, Code.RETRY_LATER, wait_seconds=wait), deadline=max(due, self.case.retry_at))
+        if self.now < due or (stage.do.loses_work and not self._is_told):
+            return _with(verdict, Code.NOTICE_RUNNING, wait_seconds=max(0.0, due - self.now))
+        return self._due(verdict, index, loss)
+
+    def told_again(self, verdict: Verdict) -> Verdict:
+        """The warning that has reached nobody so far, now that it does: with the full notice from now on."""
+        index = self._last_warning(self.case.stages_done if self.case is not None else 0, 0)
+        anew = replace(self, case=None)
+        return anew._due(replace(verdict, stage=index), index, anew._loss_from(index))  # noqa: SLF001  it is one of us
+
+    @property
+    def _is_told(self) -> bool:
+        return self.case is not None and self.case.warned_at is not None
+
+    @property
+    def _is_undelivered(self) -> bool:
+        return self.case is not None and self.case.undelivered
+
+    def _due(self, verdict: Verdict, index: int, loss: float | None) -> Verdict:
+        following = next((later.do for later in self.ladder[index:] if later.do.loses_work), None)
+        return replace(verdict, action=self.ladder[index].do, next_action=following, deadline=loss)
+
+    def _last_warning(self, before: int, otherwise: int) -> int:
+        """The rung that warns of a loss of which nobody was told, although its turn has come."""
+        rungs = range(before - 1, -1, -1)
+        return next((n for n in rungs if self.ladder[n].do is Action.WARN), otherwise)
+
+    def _loss_from(self, index: int) -> float | None:
+        """The monotonic time of the first loss that may come: after its stage is due, and after the full notice.
+
+        A deadline that was promised stays: a rule that takes over may move it away, never closer. None: no loss will
+        come, or the warning has reached nobody, and the rule waits until it does.
+        """
+        lossy = next((stage for stage in self.ladder[index:] if stage.do.loses_work), None)
+        if lossy is None:
+            return None
+        due = self.now + lossy.after.total_seconds() - self.over
+        warned_at = self.case.warned_at if self.case is not None and self.case.warned_at is not None else self.now
+        promised = self.case.deadline if self.case is not None and self.case.deadline is not None else due
+        wait: timedelta | None = self.rule.notice
+        if self._is_undelivered:
+            wait = None if self.rule.undelivered is None else max(self.rule.notice, self.rule.undelivered)
+        return None if wait is None else max(due, warned_at + wait.total_seconds(), promised)
+
+
+def _with(verdict: Verdict, code: Code, **facts: float | None) -> Verdict:
+    return replace(verdict, reasons=(*verdict.reasons, Reason(code, facts)))
