@@ -29,7 +29,7 @@ from jupyter_gpu_guard.core.verdict import Code, Protection, Result
 from jupyter_gpu_guard.policyfile.cases import EXPECT, GIVEN, failures, read_cases
 from jupyter_gpu_guard.server import wire
 from jupyter_gpu_guard.server.extension import EVENTS, GpuGuard
-from jupyter_gpu_guard.server.handlers import ROUTES
+from jupyter_gpu_guard.server.handlers import ROUTES, GuardHandler
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "jupyter_gpu_guard"
@@ -173,7 +173,8 @@ def routes() -> list[tuple[str, str]]:
     for pattern, handler in ROUTES:
         path = pattern.replace("([^/]+)", "{owner}").removeprefix("/gpu-guard/api/v1/")
         if "(" not in path:
-            found += [(m.upper(), path) for m in ("get", "post", "put", "patch", "delete") if m in vars(handler)]
+            methods = ("get", "post", "put", "patch", "delete")
+            found += [(m.upper(), path) for m in methods if getattr(handler, m) is not getattr(GuardHandler, m)]
     return found
 
 
