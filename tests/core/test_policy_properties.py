@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta, timezone
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_gpu_guard.core.calendars import Calendar, Hours
@@ -28,14 +28,14 @@ from jupyter_gpu_guard.core.trickle import Stretch
 from jupyter_gpu_guard.core.verdict import Code, Verdict
 from jupyter_gpu_guard.core.window import Window
 
-from .build import GIB, GONE, NOON, at, holder, key, owner, steady, window
+from .build import GIB, GONE, NOON, at, holder, key, owner, steadily, window
 
 NOW = 500_000.0
 HARM = [Action.KEEP, Action.WARN, Action.SHUTDOWN]
 NIGHT = Calendar("night", timezone.utc, (Hours(frozenset(range(7)), 22 * 60, 6 * 60),))
 DAY = Calendar("day", timezone.utc, (Hours(frozenset(range(7)), 6 * 60, 22 * 60),))
 
-thorough = settings(steady, max_examples=150)
+thorough = steadily(150)
 minutes = st.sampled_from([1, 30, 120, 500]).map(lambda number: timedelta(minutes=number))
 limits = st.none() | minutes | minutes
 names = st.sampled_from(["a", "b", "a*", "*", "[ab]", "x/**"])

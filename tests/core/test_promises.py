@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_gpu_guard.core.explain import sentence
@@ -17,7 +17,7 @@ from jupyter_gpu_guard.core.policy import Action, Belts, Match, Policy, Rule
 from jupyter_gpu_guard.core.verdict import Code, Result, Verdict
 from jupyter_gpu_guard.core.window import MINUTE
 
-from .build import GIB, GONE, key, lease, policy, rule, rungs, steady
+from .build import GIB, GONE, key, lease, policy, rule, rungs, steadily
 from .drive import LONGEST_SPAN, Act, Tick, acts, drive
 from .films import STRANGER, Look, Moment, film, root_of, still
 
@@ -137,7 +137,7 @@ def stories(draw: st.DrawFn, policies: st.SearchStrategy[tuple[Policy, ...]] = s
 
 
 CHANGING = st.lists(st.sampled_from(POLICIES), min_size=1, max_size=3).map(tuple)
-few = settings(steady, max_examples=25)
+few = steadily(25)
 
 
 def every_act(ticks: list[Tick]) -> Iterator[tuple[int, Act]]:
@@ -293,7 +293,7 @@ def no_two_acts_on_one_owner_at_once(story: Story, ticks: list[Tick]) -> None:
             until[name] = now + story.takes
 
 
-@settings(steady, max_examples=90)
+@steadily(90)
 @given(stories(CHANGING))
 def test_the_promises_hold_whatever_happens(story: Story) -> None:
     """Whatever is seen, ruled, kept, fails or restarts: each of the promises above holds, as its own words say."""

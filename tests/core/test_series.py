@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import timedelta, timezone
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_gpu_guard.core.calendars import Calendar, Hours
@@ -15,7 +15,7 @@ from jupyter_gpu_guard.core.policy import DEFAULT_RULE, Action, Exemption, Match
 from jupyter_gpu_guard.core.series import EPOCH, Point, SeriesSimulation, is_thought_of, is_timeless
 from jupyter_gpu_guard.core.tally import Tally
 
-from .build import GIB, policy, rule, steady
+from .build import GIB, policy, rule, steadily
 
 LONGEST_SPAN = 12.0
 SECOND_MINUTE = Calendar("second minute", timezone.utc, (Hours(frozenset(range(7)), start=2, end=3),))
@@ -93,7 +93,7 @@ def told(simulation: SeriesSimulation) -> list[object]:
     return [(act.outcome.at, act.verdict) for act in simulation.acts]
 
 
-@settings(steady, max_examples=400)
+@steadily(400)
 @given(series(), policies())
 def test_the_short_way_leads_to_the_same(points: list[Point], ruled: Policy) -> None:
     """The same acts at the same points with the same verdicts, and the same sums, as when each point is judged."""
