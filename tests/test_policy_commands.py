@@ -74,6 +74,7 @@ def test_each_value_has_the_place_that_it_comes_from(files) -> None:
         "trickle.mean_below": ("2%", "None"),
         "trickle.over": ("6h", "2.yaml:5:100"),
         "notice": ("15m", "None"),
+        "undelivered": ("12h", "None"),
         "keep.longest": ("8h", "None"),
         "ladder": ("warn at once, shutdown after 15m", "None"),
     }

@@ -181,7 +181,7 @@ def test_a_person_may_tighten(room: Path) -> None:
     policy = governed(
         room,
         "version: 1\ndefaults: {idle: {for: 1h, memory_above: 256MiB, compute_below: 8%}, keep: {longest: 1h}}\n"
-        "rules: [{name: mine, match: {notebook: 'x/**'}, idle: {for: 10m}, notice: 5m}]\n",
+        "rules: [{name: mine, match: {notebook: 'x/**'}, idle: {for: 10m}, notice: 5m, undelivered: 1h}]\n",
     )
     assert policy.fault is None
     assert policy.mode is Mode.ENFORCE
@@ -201,6 +201,8 @@ def test_a_person_may_tighten(room: Path) -> None:
         "defaults: {idle: {compute_below: 1%}}": "2:34: `idle.compute_below` is looser here",
         "defaults: {idle: {memory_above: 8GiB}}": "2:33: `idle.memory_above` is looser here",
         "defaults: {notice: 20m}": "2:20: `notice` is looser here",
+        "defaults: {undelivered: 13h}": "2:25: `undelivered` is looser here",
+        "defaults: {undelivered: never}": "2:25: `undelivered` is looser here",
         "defaults: {keep: {longest: 9h}}": "2:28: `keep.longest` is looser here",
         "defaults: {ladder: [{do: warn}]}": "2:20: `ladder` is looser here",
         "defaults: {idle: {unwatched_for: 1h}}": "2:34: `idle.unwatched_for` is looser here",

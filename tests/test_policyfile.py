@@ -196,6 +196,14 @@ ONE_MISTAKE = {
     "share above all": ("version: 1\ndefaults: {idle: {compute_below: 101%}}\n", "is not between 0% and 100%"),
     "notice of zero": ("version: 1\ndefaults: {notice: 0}\n", "2:20: '0' leaves people no time to answer; write"),
     "notice below zero": ("version: 1\ndefaults: {notice: -5m}\n", "'-5m' leaves people no time to answer"),
+    "undelivered before the notice": (
+        "version: 1\ndefaults: {notice: 20m, undelivered: 10m}\n",
+        "2:38: a warning that reaches nobody would stand 10m only; write `undelivered: 20m` or more",
+    ),
+    "a rule whose notice is longer than undelivered": (
+        "version: 1\ndefaults: {undelivered: 30m}\nrules:\n  - {name: a, notice: 1h}\n",
+        "4:23: a warning that reaches nobody would stand 30m only; write `undelivered: 1h` or more",
+    ),
     "keep of zero": ("version: 1\ndefaults: {keep: {longest: 0}}\n", "'0' leaves people no time to answer"),
     "keep true in defaults": ("version: 1\ndefaults: {keep: true}\n", "'keep' must be a mapping of keys to values"),
     "list for a mapping": (
@@ -403,6 +411,31 @@ def test_traits_make_the_same_policy_as_a_file(write) -> None:
     assert by_traits.mode is by_file.mode
     assert from_traits().rules == Policy().rules
     assert len({by_traits.digest, from_traits().digest}) == 2
+
+
+@pytest.mark.parametrize(
+    ("said", "means"),
+    [
+        ("{notice: 5m}", timedelta(hours=12)),
+        ("{notice: 30h}", timedelta(hours=30)),
+        ("{undelivered: 3h}", timedelta(hours=3)),
+        ("{undelivered: never}", None),
+        ("{undelivered: 0}", None),
+    ],
+)
+def test_how_long_a_warning_that_reaches_nobody_stands(write, said: str, means: timedelta | None) -> None:
+    """Half a day, never less than the notice, or as a file says; a rule says its own."""
+    assert load([write(f"version: 1\ndefaults: {said}\n")]).rules[-1].undelivered == means
+    by_rule = f"version: 1\ndefaults: {{undelivered: 1h}}\nrules:\n  - {{name: a, {said[1:]}\n"
+    if "undelivered" in said:
+        assert [rule.undelivered for rule in load([write(by_rule)]).rules] == [means, timedelta(hours=1)]
+
+
+def test_options_say_how_long_a_warning_that_reaches_nobody_stands() -> None:
+    """Never less than the notice; 0 or less is never."""
+    assert from_traits(undelivered_time=3600).rules[-1].undelivered == timedelta(hours=1)
+    assert from_traits(undelivered_time=60, notice_time=600).rules[-1].undelivered == timedelta(minutes=10)
+    assert from_traits(undelivered_time=0).rules[-1].undelivered is None
 
 
 @pytest.mark.parametrize("seconds", [0, -1, -0.5])

@@ -47,7 +47,10 @@ _STEADY = frozenset({Code.RULE_KEEPS, Code.NEVER, Code.HOLDS_LITTLE, Code.LADDER
 _THOUGHT_OF: Mapping[type, frozenset[str]] = {
     Policy: frozenset({"mode", "rules", "belts", "digest", "source", "fault", "exemptions"}),
     Rule: frozenset(
-        {"name", "match", "idle", "notice", "keep_limits", "ladder", "keep", "trust_estimates", "observe", "states"}
+        {
+            *("name", "match", "idle", "notice", "keep_limits", "ladder", "keep", "trust_estimates", "observe"),
+            *("states", "undelivered"),  # in a series every warning counts as delivered
+        }
     ),
     Idle: frozenset({"compute_below", "memory_above", "lasting", "unwatched_for"}),
 }

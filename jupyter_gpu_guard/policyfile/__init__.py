@@ -136,11 +136,12 @@ def from_traits(
     cull_memory_above: float = 512 * 2**20,
     notice_time: float = 900,
     longest_keep: float = 8 * 3600,
+    undelivered_time: float = 12 * 3600,
 ) -> Policy:
     """The policy that the options make: seconds, percent, bytes, seconds, seconds.
 
     A `cull_idle_timeout` or `notice_time` of 0 or less never runs out: nothing is judged idle, or people are only told.
-    Raises PolicyError.
+    With an `undelivered_time` of 0 or less nothing is lost before a warning reaches somebody. Raises PolicyError.
     """
     problems: list[Problem] = []
 
@@ -156,6 +157,8 @@ def from_traits(
     expect("cull_memory_above", 0 < cull_memory_above < LARGEST_BYTES, cull_memory_above, f"write bytes, {512 * 2**20}")
     expect("notice_time", notice_time < longest, notice_time, "write 0 for never")
     expect("longest_keep", 0 < longest_keep < longest, longest_keep, f"write seconds, {8 * 3600}")
+    wait = undelivered_time
+    expect("undelivered_time", wait < longest, wait, "write 0 for never")
     if problems:
         raise PolicyError(problems)
     notice = timedelta(seconds=notice_time) if notice_time > 0 else Rule(DEFAULT_RULE).notice
@@ -169,6 +172,7 @@ def from_traits(
         notice=notice,
         keep_limits=KeepLimits(longest=timedelta(seconds=longest_keep)),
         ladder=usual_ladder(notice) if notice_time > 0 else (Stage(Action.WARN),),
+        undelivered=max(notice, timedelta(seconds=wait)) if wait > 0 else None,
     )
     policy = Policy(mode=Mode(mode), rules=(rule,), source="c.GpuGuard options")
     return replace(policy, digest=_digest(repr(policy).encode()))

@@ -22,7 +22,7 @@ from jupyter_gpu_guard.core.policy import (
     Trickle,
 )
 
-from .checks import check_ladder, check_names, check_reach, check_trickle
+from .checks import check_ladder, check_names, check_reach, check_trickle, check_undelivered
 from .draft import Condition, FileDraft, RuleDraft, Settings
 from .grammar import Override
 from .problems import Place, Problem, suggestion
@@ -68,12 +68,15 @@ def build_with_origins(drafts: Sequence[FileDraft], problems: list[Problem]) -> 
     check_reach([(rule, match) for rule in written if (match := matches.get(rule.place)) is not None], problems)
     check_ladder(defaults, defaults, problems)
     check_trickle(defaults, defaults, problems)
+    check_undelivered(defaults, defaults, problems)
     rules, origins = [], {}
     for rule in written:
         whole = rule.settings.upon(defaults)
         if rule.settings.ladder or rule.settings.notice:
             check_ladder(rule.settings, whole, problems)
         check_trickle(rule.settings, whole, problems)
+        if rule.settings.undelivered or rule.settings.notice:
+            check_undelivered(rule.settings, whole, problems)
         completed = _complete(rule.name, whole)
         match = matches.get(rule.place) or Match()
         rules.append(replace(completed, match=match, keep=rule.keep, observe=rule.observe))
@@ -179,6 +182,7 @@ def _complete(name: str, said: Settings) -> Rule:
         trust_estimates=said.trust_estimates.value if said.trust_estimates else built_in.trust_estimates,
         states={state: limit.value for state, limit in (said.states or {}).items()},
         trickle=None if over is None else Trickle(said.mean_below.value if said.mean_below else _USUAL_MEAN, over),
+        undelivered=said.undelivered.value if said.undelivered else max(notice, built_in.undelivered or notice),
     )
 
 

@@ -100,3 +100,15 @@ def check_ladder(said: Settings, whole: Settings, problems: list[Problem]) -> No
         if stage.value.do is Action.WARN and warned_at is None:
             warned_at = stage.value.after
         before = stage
+
+
+def check_undelivered(said: Settings, whole: Settings, problems: list[Problem]) -> None:
+    """A warning that reaches nobody stands no shorter than one that does. `said` and `whole` as above."""
+    if whole.undelivered is None or whole.undelivered.value is None:
+        return
+    notice = whole.notice.value if whole.notice else Rule(DEFAULT_RULE).notice
+    if whole.undelivered.value < notice:
+        here = said.undelivered or said.notice or whole.undelivered
+        what = f"a warning that reaches nobody would stand {say_duration(whole.undelivered.value)} only"
+        right = f"write `undelivered: {say_duration(notice)}` or more, as long as the `notice`, or `never`"
+        problems.append(Problem(here.place, what, right))

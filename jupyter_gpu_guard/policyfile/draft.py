@@ -49,6 +49,7 @@ class Settings:
     mean_below: Placed[float] | None = None
     over: Placed[timedelta | None] | None = None
     notice: Placed[timedelta] | None = None
+    undelivered: Placed[timedelta | None] | None = None
     longest: Placed[timedelta] | None = None
     per_day: Placed[int] | None = None
     reason_required: Placed[bool] | None = None

@@ -203,6 +203,7 @@ SETTINGS: Mapping[str, Key] = {
     "states": Key(STATES, "Limits of their own for what it is doing."),
     "trickle": Key(TRICKLE, "When a little compute now and then is not enough."),
     "notice": Key(NOTICE, "How long before a loss a warning must have been delivered."),
+    "undelivered": Key(LASTING, "The same for a warning that reaches nobody; never: nothing is lost before one does."),
     "keep": Key(KEEP, "How people may keep it."),
     "ladder": Key(ListOf(STAGE), "The stages, from soft to hard."),
     "trust_estimates": Key(YesNo(), "Whether something may be ended on an estimate."),

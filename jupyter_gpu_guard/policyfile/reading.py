@@ -208,6 +208,7 @@ class Reader:
             notice=read.quantity(keys.get("notice"), grammar.NOTICE),
             longest=read.quantity(keep.get("longest"), grammar.NOTICE),
             per_day=read.count(keep.get("per_day"), "a number of times", "write a larger number, or leave it out"),
+            undelivered=read.quantity(keys.get("undelivered"), grammar.LASTING),
             reason_required=None if asked is None else Placed(asked is Asked.REQUIRED, read.place(keep["reason"])),
             ladder=self._ladder(keys["ladder"]) if "ladder" in keys else None,
             trust_estimates=read.yes_or_no(keys.get("trust_estimates")),

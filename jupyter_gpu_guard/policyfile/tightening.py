@@ -17,7 +17,18 @@ from .problems import Place, Problem
 
 _NEVER = timedelta.max
 _MAY_SAY = ("version", "mode", "defaults", "rules")
-_MAY_SAY_IN_A_RULE = ("name", "match", "idle", "notice", "keep", "ladder", "trust_estimates", "states", "trickle")
+_MAY_SAY_IN_A_RULE = (
+    "name",
+    "match",
+    "idle",
+    "notice",
+    "undelivered",
+    "keep",
+    "ladder",
+    "trust_estimates",
+    "states",
+    "trickle",
+)
 _REMEDY = "remove it, or ask whoever keeps the site's policy"
 
 # Where a value stands in a file, from the rule or the defaults on.
@@ -83,6 +94,7 @@ _TIGHTER: dict[str, Callable[[Any, Any], bool]] = {
     "lasting": lambda was, now: (_NEVER if now is None else now) <= (_NEVER if was is None else was),
     "unwatched_for": lambda was, now: None not in (was, now) and now <= was,
     "notice": lambda was, now: now <= was,
+    "undelivered": lambda was, now: (_NEVER if now is None else now) <= (_NEVER if was is None else was),
     "longest": lambda was, now: now <= was,
     "per_day": lambda was, now: now is not None and (was is None or now <= was),
     "reason_required": lambda _, now: bool(now),

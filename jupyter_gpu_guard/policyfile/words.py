@@ -35,6 +35,7 @@ def settings(rule: Rule) -> Mapping[str, str]:
         "trickle.mean_below": share(rule.trickle.mean_below) if rule.trickle else None,
         "trickle.over": say_duration(rule.trickle.over) if rule.trickle else None,
         "notice": say_duration(rule.notice),
+        "undelivered": limit(rule.undelivered),
         "keep.longest": say_duration(keep.longest),
         "keep.per_day": keep.per_day,
         "keep.reason": "required" if keep.reason_required else None,

@@ -75,7 +75,7 @@ class GpuGuard(ExtensionApp):
         Unicode(),
         help="""Policy files, read after those in `gpu-guard/policy.d/*.yaml` under Jupyter's system config paths.
         Beside a policy of the site they may only tighten it. Where there is any policy file, the files decide, and
-        `mode`, `cull_*`, `notice_time` and `longest_keep` here are not used.""",
+        `mode`, `cull_*`, `notice_time`, `undelivered_time` and `longest_keep` here are not used.""",
     ).tag(config=True)
 
     cull_idle_timeout = Int(
@@ -94,6 +94,12 @@ class GpuGuard(ExtensionApp):
         900,
         help="""Seconds between the warning, once it is delivered, and the shutdown. 0 or less: warn only, never shut
         down.""",
+    ).tag(config=True)
+
+    undelivered_time = Int(
+        43200,
+        help="""Seconds between a warning that reaches nobody, since no page is open and no other way works, and the
+        shutdown; `notice_time` at least. 0 or less: nothing is shut down before a warning reaches somebody.""",
     ).tag(config=True)
 
     longest_keep = Int(8 * 3600, help="Seconds for which a person may ask to keep a kernel at once.").tag(config=True)
@@ -323,6 +329,7 @@ class GpuGuard(ExtensionApp):
             notice_time=self.notice_time,
             longest_keep=self.longest_keep,
         )
+            undelivered_time=self.undelivered_time,
 
     def _is_governed(self, by_site: bool) -> None:  # noqa: FBT001 - told by the follower
         self.is_governed = by_site
