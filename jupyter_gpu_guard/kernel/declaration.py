@@ -167,6 +167,11 @@ def living(pid: int) -> int | None:
     return None if state in "ZXx" else int(numbers[18])
 
 
+def is_parked(folder: Path, pid: int) -> bool:
+    """Whether its calls have to wait, since it is locked or checkpointed."""
+    return (folder / "checkpoint" / f"{pid}-{living(pid)}").exists()
+
+
 def write_client(folder: Path, pid: int, declaration: Declaration) -> None:
     """Say this for `pid`, replacing what it said before; an empty declaration takes it back.
 

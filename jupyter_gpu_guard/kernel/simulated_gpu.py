@@ -28,6 +28,7 @@ from .declaration import (
     DeclaredDevice,
     Load,
     Wave,
+    is_parked,
     now_us,
     read_clients,
     read_devices,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "JUPYTER_GPU_GUARD_SIMULATED_DIR"
 CONTEXT_BYTES = 200 * 2**20
+_PARKED_PAUSE = 0.05  # seconds
 
 _UNITS = {"": 1, "b": 1}
 _UNITS.update({f"{prefix}b": 1000**power for power, prefix in enumerate("kmgt", start=1)})
@@ -175,10 +177,14 @@ def _folder() -> Path:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[Path]:
-    """Only one process at a time looks for free memory and takes it."""
-    with (folder / "lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield folder
+    """Only one process at a time looks for free memory and takes it. While this one is parked, it waits."""
+    while True:
+        with (folder / "lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not is_parked(folder, os.getpid()):
+                yield folder
+                return
+        time.sleep(_PARKED_PAUSE)
 
 
 def _device(folder: Path, index: int) -> DeclaredDevice:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 LIBRARY = "libnvidia-ml.so.1"
-CUDA = "libcuda.so.1"  # does nothing; whoever has it loaded looks like a CUDA program
+CUDA = "libcuda.so.1"  # whoever has it loaded looks like a CUDA program; it can park processes
 FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden")
 
 CURRENT: tuple[str, ...] = ()
@@ -41,7 +41,8 @@ ONLY_V1 = (*ONLY_V2, "-DSTANDIN_ONLY_V1")  # and one from before those of _v2
 def build(switches: tuple[str, ...] = CURRENT) -> Path:
     """The folder that holds the library, built if its source, header or switches have changed."""
     header = _header()
-    parts = {CUDA: sorted((HERE / "cuda").glob("*.c")), LIBRARY: sorted(HERE.glob("*.c"))}
+    declared = [HERE / "declared.c", HERE / "generations.c"]
+    parts = {CUDA: [*sorted((HERE / "cuda").glob("*.c")), *declared], LIBRARY: sorted(HERE.glob("*.c"))}
     digest = hashlib.sha256(" ".join([*FLAGS, *switches]).encode())
     for path in [*parts[CUDA], *parts[LIBRARY], *sorted(HERE.glob("*.h")), header]:
         digest.update(path.read_bytes())
@@ -53,7 +54,7 @@ def build(switches: tuple[str, ...] = CURRENT) -> Path:
         with tempfile.TemporaryDirectory(dir=folder) as draft:
             built = Path(draft) / name
             command = [os.environ.get("CC", "gcc"), *FLAGS, *switches, "-isystem", str(header.parent)]
-            command += [f"-Wl,-soname,{name}", "-o", str(built), *map(str, sources), "-lpthread"]
+            command += [f"-Wl,-soname,{name}", "-o", str(built), *map(str, sources), "-lpthread", "-ldl"]
             subprocess.run(command, check=True)
             built.replace(folder / name)  # another test run may build at the same time
     return folder
