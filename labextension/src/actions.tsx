@@ -2,6 +2,7 @@ import { Dialog, InputDialog, type Notification, showDialog } from '@jupyterlab/
 import React from 'react';
 import { duration } from './format';
 import type { ILanguage } from './language';
+import { cameText, failureOf, type Remedy } from './remedies';
 import type { IRow } from './rows';
 import type { IGpuGuard } from './tokens';
 
@@ -50,6 +51,19 @@ export class GuardActions {
     await this.attempt(this.guard.stopKeeping(about.owner), trans.__('Could not stop keeping %1', about.title));
   }
 
+  /** Nothing is lost by it, so it is done at once. Says what came of it. */
+  async remedy(about: IAbout, remedy: Remedy): Promise<void> {
+    const { trans } = this.language;
+    await this.attempt(this.guard[remedy](about.owner), failureOf(remedy, about.title, trans), outcome => {
+      if (outcome === null) {
+        return; // it takes longer: the report will tell
+      }
+      const text = cameText(outcome, outcome.detail, this.language);
+      const tell = outcome.result === 'done' ? this.notifier.success : this.notifier.warning;
+      tell.call(this.notifier, text, { autoClose: outcome.result === 'done' ? 5000 : 12000 });
+    });
+  }
+
   /** Ask first: this is the one button that loses something. */
   async shutDown(row: Pick<IRow, 'owner' | 'title' | 'kind' | 'memory' | 'losses'>): Promise<void> {
     const { trans } = this.language;
@@ -71,7 +85,12 @@ export class GuardActions {
       defaultButton: 0
     });
     if (answer.button.accept) {
-      await this.attempt(this.guard.shutDown(row.owner), trans.__('Could not shut down %1', row.title));
+      const failure = trans.__('Could not shut down %1', row.title);
+      await this.attempt(this.guard.shutDown(row.owner), failure, outcome => {
+        if (outcome?.result === 'failed') {
+          throw new Error(outcome.detail);
+        }
+      });
     }
   }
 
@@ -93,10 +112,10 @@ export class GuardActions {
     return answer.button.accept && reason !== '' ? reason : null;
   }
 
-  private async attempt(act: Promise<void>, failure: string, done?: () => void): Promise<void> {
+  private async attempt<T>(act: Promise<T>, failure: string, done?: (came: T) => void): Promise<void> {
     try {
-      await act;
-      done?.();
+      const came = await act;
+      done?.(came);
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
       this.notifier.error(this.language.trans.__('%1: %2', failure, why), { autoClose: 8000 });

@@ -5,7 +5,7 @@ import { Banner } from './components/Banner';
 import { endText, freedText, isEnd, lastEnd } from './endings';
 import { shorten } from './format';
 import type { ILanguage } from './language';
-import { isKernel } from './owners';
+import { isKernel, titleOf } from './owners';
 import type { Seen } from './seen';
 import type { IGpuGuard } from './tokens';
 import { labelled } from './words';
@@ -13,6 +13,7 @@ import type { WireOutcome, WireReport } from './wire';
 
 /** JupyterLab cuts what is longer. */
 const LONGEST_MESSAGE = 140;
+const LONGEST_NAME = 40;
 /** More at once than this come as one notification. */
 const SINGLE_TOASTS = 3;
 
@@ -56,6 +57,7 @@ export class Aftermath implements DocumentRegistry.IWidgetExtension<DocumentWidg
       this.post(place, lastEnd(report, place.path()), report.simulated);
     }
     this.announce(report);
+    this.announceParked(report);
   }
 
   private post(place: IPlace, outcome: WireOutcome | null, simulated: boolean): void {
@@ -81,6 +83,23 @@ export class Aftermath implements DocumentRegistry.IWidgetExtension<DocumentWidg
     );
     this.seen.add(outcome.id, ...ends.map(other => other.id));
     this.update();
+  }
+
+  /** What a rule has parked: it lives on, and whoever runs a cell should not wonder. */
+  private announceParked(report: WireReport): void {
+    const { trans } = this.language;
+    for (const outcome of report.outcomes) {
+      if (outcome.action === 'park' && outcome.result === 'done' && outcome.by === null && !this.told.has(outcome.id)) {
+        this.told.add(outcome.id);
+        const name = shorten(titleOf(outcome), LONGEST_NAME);
+        const text = trans.__(
+          '%1 was moved to the memory of the host by rule %2. It comes back when a cell runs.',
+          name,
+          outcome.rule
+        );
+        this.notifier.success(shorten(labelled(text, report.simulated, trans), LONGEST_MESSAGE), { autoClose: 12000 });
+      }
+    }
   }
 
   private announce(report: WireReport): void {

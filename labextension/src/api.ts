@@ -1,8 +1,17 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
-import type { WireError, WireExplanation, WireHealth, WireKeep, WireReport } from './wire';
+import type {
+  WireEffectivePolicy,
+  WireError,
+  WireExplanation,
+  WireHealth,
+  WireKeep,
+  WireOutcome,
+  WireReport
+} from './wire';
 
 const BASE = 'gpu-guard/api/v1';
+const UNDER_WAY = 202;
 
 /** Why there is no answer: no server part, not allowed, nobody there, or a refusal with a sentence. */
 export type FaultKind = 'missing' | 'forbidden' | 'unreachable' | 'refused';
@@ -23,6 +32,9 @@ export interface IReportAnswer {
   readonly serverTime: number | null;
 }
 
+/** What can be done to an owner. All but the last leave it alive. */
+export type Act = 'release' | 'park' | 'resume' | 'shutdown';
+
 /** The server's side as the front end sees it. Every call rejects with a Fault. */
 export interface IApi {
   report(): Promise<IReportAnswer>;
@@ -30,7 +42,9 @@ export interface IApi {
   health(): Promise<WireHealth>;
   keep(owner: string, keep: WireKeep): Promise<void>;
   stopKeeping(owner: string): Promise<void>;
-  shutDown(owner: string): Promise<void>;
+  /** What came of it; null: it is still under way. */
+  act(owner: string, act: Act): Promise<WireOutcome | null>;
+  policy(): Promise<WireEffectivePolicy>;
 }
 
 /** The only place that builds URLs: base URL, token and XSRF are ServerConnection's business. */
@@ -59,8 +73,13 @@ export class RestApi implements IApi {
     await this.ask(`owners/${encodeURIComponent(owner)}/keep`, 'DELETE');
   }
 
-  async shutDown(owner: string): Promise<void> {
-    await this.ask(`owners/${encodeURIComponent(owner)}/shutdown`, 'POST', {});
+  async act(owner: string, act: Act): Promise<WireOutcome | null> {
+    const response = await this.ask(`owners/${encodeURIComponent(owner)}/${act}`, 'POST', {});
+    return response.status === UNDER_WAY ? null : ((await response.json()) as WireOutcome);
+  }
+
+  async policy(): Promise<WireEffectivePolicy> {
+    return (await (await this.ask('policy', 'GET')).json()) as WireEffectivePolicy;
   }
 
   private async ask(path: string, method: string, body?: object): Promise<Response> {

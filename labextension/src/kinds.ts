@@ -1,5 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { duration, secondsUntil } from './format';
+import { duration, moment, secondsUntil } from './format';
+import type { ILanguage } from './language';
 import { holdsSomething } from './owners';
 import { doing } from './standing';
 import type { WireBoard, WireHolder, WireReport } from './wire';
@@ -14,8 +15,9 @@ export interface IAboutOwner {
 }
 
 /** Each kind of owner in its own words. */
-export function aboutOf(holder: WireHolder, report: WireReport, now: number, trans: TranslationBundle): IAboutOwner {
-  switch (holder.kind) {
+export function aboutOf(holder: WireHolder, report: WireReport, now: number, language: ILanguage): IAboutOwner {
+  const { trans } = language;
+  switch (holder.kind as string) {
     case 'kernel':
       return {
         folder: holder.notebook?.split('/').slice(0, -1).join('/') || null,
@@ -24,7 +26,8 @@ export function aboutOf(holder: WireHolder, report: WireReport, now: number, tra
         losses: [
           trans.__(
             'All variables and everything that is still running are lost. The notebook file and its outputs stay.'
-          )
+          ),
+          ...besides(holder, trans)
         ]
       };
     case 'terminal':
@@ -36,7 +39,40 @@ export function aboutOf(holder: WireHolder, report: WireReport, now: number, tra
       };
     case 'tensorboard':
       return boardAbout(holder, holder.board ?? null, now, trans);
+    case 'leftovers':
+      return {
+        folder: holder.notebook?.split('/').slice(0, -1).join('/') || null,
+        state: leftState(holder, now, language),
+        facts: [],
+        losses: [trans.__('These processes are ended, with all that they have not saved.')]
+      };
+    default:
+      return { folder: null, state: doing(holder, trans), facts: [], losses: [trans.__('Its processes are ended.')] };
   }
+}
+
+/** What ends with a kernel besides its own process. */
+function besides({ tree_size: size }: WireHolder, trans: TranslationBundle): string[] {
+  return (size ?? 1) <= 1
+    ? []
+    : [
+        trans._n(
+          '%1 process that it has started may end with it.',
+          '%1 processes that it has started may end with it.',
+          (size ?? 1) - 1
+        )
+      ];
+}
+
+/** Whose it was, is said by its name. */
+function leftState(holder: WireHolder, now: number, language: ILanguage): string {
+  const { trans } = language;
+  const idle = holder.idle_seconds;
+  return idle !== null && idle >= 1
+    ? trans.__('left behind by an earlier run, no compute for %1', duration(idle, trans))
+    : holder.started_at === null
+      ? trans.__('left behind by an earlier run')
+      : trans.__('left behind by an earlier run, started %1', moment(holder.started_at, now, language));
 }
 
 /** What ends with a terminal besides its shell. */
@@ -50,7 +86,11 @@ function runningIn({ tree_size: size }: WireHolder, trans: TranslationBundle): s
 }
 
 function boardAbout(holder: WireHolder, board: WireBoard | null, now: number, trans: TranslationBundle): IAboutOwner {
-  const losses = [trans.__('Its page stops working. The logs it shows stay.')];
+  const losses = [
+    (board?.port ?? null) === null
+      ? trans.__('Its page stops working. The logs it shows stay.')
+      : trans.__('Its page on port %1 stops working. The logs it shows stay.', board?.port)
+  ];
   if (board === null) {
     return { folder: null, state: doing(holder, trans), facts: [], losses };
   }

@@ -1,9 +1,16 @@
 import type { Event } from '@jupyterlab/services';
 import { Poll } from '@lumino/polling';
 import { type ISignal, Signal } from '@lumino/signaling';
-import { Fault, type IApi } from './api';
+import { type Act, Fault, type IApi } from './api';
 import type { IGpuGuard } from './tokens';
-import { SCHEMA_VERSION, type WireExplanation, type WireHealth, type WireReport } from './wire';
+import {
+  SCHEMA_VERSION,
+  type WireEffectivePolicy,
+  type WireExplanation,
+  type WireHealth,
+  type WireOutcome,
+  type WireReport
+} from './wire';
 
 /** Our events only say "look again": the report is the one truth. */
 const OUR_EVENTS = 'https://events.jupyter-gpu-guard.org/';
@@ -107,8 +114,20 @@ export class GuardModel implements IGpuGuard {
     await this.afterwards(this.api.stopKeeping(owner));
   }
 
-  async shutDown(owner: string): Promise<void> {
-    await this.afterwards(this.api.shutDown(owner));
+  release(owner: string): Promise<WireOutcome | null> {
+    return this.act(owner, 'release');
+  }
+
+  park(owner: string): Promise<WireOutcome | null> {
+    return this.act(owner, 'park');
+  }
+
+  resume(owner: string): Promise<WireOutcome | null> {
+    return this.act(owner, 'resume');
+  }
+
+  shutDown(owner: string): Promise<WireOutcome | null> {
+    return this.act(owner, 'shutdown');
   }
 
   explain(owner: string): Promise<WireExplanation> {
@@ -119,6 +138,10 @@ export class GuardModel implements IGpuGuard {
     return this.api.health();
   }
 
+  policy(): Promise<WireEffectivePolicy> {
+    return this.api.policy();
+  }
+
   dispose(): void {
     document.removeEventListener('visibilitychange', this.onVisibility);
     this._stream?.disconnect(this.onEvent);
@@ -126,10 +149,14 @@ export class GuardModel implements IGpuGuard {
     Signal.clearData(this);
   }
 
+  private act(owner: string, act: Act): Promise<WireOutcome | null> {
+    return this.afterwards(this.api.act(owner, act));
+  }
+
   /** Whatever came of an act, look at what is now. */
-  private async afterwards(act: Promise<void>): Promise<void> {
+  private async afterwards<T>(act: Promise<T>): Promise<T> {
     try {
-      await act;
+      return await act;
     } finally {
       await this.refresh();
     }

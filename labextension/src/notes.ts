@@ -1,9 +1,11 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
+import type { ILanguage } from './language';
 import { anyEstimate, leftMemory } from './owners';
 import { about } from './readings';
 import { heldText, leftText } from './reasons';
+import { latestText, parkedText } from './remedies';
 import { hasReason } from './standing';
-import type { WireHolder } from './wire';
+import type { WireHolder, WireReport } from './wire';
 
 /** Something a person should know of a row at once. */
 export interface INote {
@@ -12,7 +14,9 @@ export interface INote {
 }
 
 /** The notes of one row, the most pressing first. */
-export function notesOf(holder: WireHolder, trans: TranslationBundle): INote[] {
+export function notesOf(holder: WireHolder, report: WireReport, now: number, language: ILanguage): INote[] {
+  const { trans } = language;
+  const latest = latestText(holder, report, now, language);
   const notes: [string, string | null][] = [
     ['leftovers', leftovers(holder, trans)],
     [
@@ -30,7 +34,9 @@ export function notesOf(holder: WireHolder, trans: TranslationBundle): INote[] {
       holder.kind === 'tensorboard' && (holder.memory_bytes ?? 0) > 0
         ? trans.__('It needs no GPU. Started with %1 it leaves the GPU alone.', 'CUDA_VISIBLE_DEVICES=')
         : null
-    ]
+    ],
+    ['parked', parkedText(holder, now, language)],
+    ['latest', latest === null ? null : trans.__('%1. %2', latest.text, latest.outcome.detail).trim()]
   ];
   return notes.flatMap(([key, text]) => (text === null ? [] : [{ key, text }]));
 }

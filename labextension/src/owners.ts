@@ -17,10 +17,13 @@ export function titleOf(about: INamed): string {
   return (isKernel(about) ? about.notebook?.split('/').pop() : undefined) ?? about.name;
 }
 
-/** Whether this holder has a row of its own: it holds memory, may hold some, or has left some behind. */
+/** Whether this holder has a row of its own: it holds memory, may hold some, is parked, or has left some behind. */
 export function holdsSomething(holder: WireHolder, report: WireReport): boolean {
   const mayHold = holder.memory_bytes === null && report.devices.length > 0;
-  return mayHold || (holder.memory_bytes ?? 0) > 0 || holder.holdings.length > 0 || holder.leftovers.length > 0;
+  const isParked = holder.state === 'parked' || (holder.parked ?? null) !== null;
+  return (
+    isParked || mayHold || (holder.memory_bytes ?? 0) > 0 || holder.holdings.length > 0 || holder.leftovers.length > 0
+  );
 }
 
 /** All GPU memory of processes that an earlier run has left behind; null where any of it is not known. */

@@ -26,6 +26,7 @@ export class GuardPanel extends ReactWidget {
       open: path => void open(path),
       keep: (row, seconds) => actions.keep(row, seconds),
       stopKeeping: row => actions.stopKeeping(row),
+      remedy: (row, remedy) => actions.remedy(row, remedy),
       shutDown: row => actions.shutDown(row),
       fold: owner => {
         if (!this.unfolded.delete(owner)) {

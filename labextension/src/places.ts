@@ -6,8 +6,12 @@ import type { WireDevice, WireHolder, WireReport } from './wire';
 /** What one owner has on one device: `GPU 0: 4.0 GiB, 35 %`. */
 export interface IPlace {
   readonly device: string;
+  /** Empty where there is only one device: the row itself has the numbers. */
   readonly text: string;
   readonly title?: string;
+  /** How much of the device's memory it has, from 0 to 1; null: not known. */
+  readonly share: number | null;
+  readonly shareText: string;
 }
 
 /** By index, each GPU followed by the MIG instances that are cut from it. */
@@ -43,6 +47,8 @@ export function labelOf(uuid: string, report: WireReport): string {
 export function placesOf(holder: WireHolder, report: WireReport, trans: TranslationBundle): IPlace[] {
   return holder.holdings.map(holding => {
     const device = labelOf(holding.device, report);
+    const total = report.devices.find(each => each.uuid === holding.device)?.memory_total_bytes ?? null;
+    const held = holding.memory_bytes;
     const estimate = holding.evidence === 'estimate';
     const memory = marked(reading(holding.memory_bytes, holding.memory_bytes_unknown, bytes, trans), estimate, trans);
     const compute = marked(
@@ -53,8 +59,10 @@ export function placesOf(holder: WireHolder, report: WireReport, trans: Translat
     const alone = holder.holdings.length === 1; // then the row itself has the numbers
     return {
       device,
-      text: alone ? device : trans.__('%1: %2, %3', device, memory.text, compute.text),
-      title: memory.title ?? compute.title
+      text: report.devices.length < 2 ? '' : alone ? device : trans.__('%1: %2, %3', device, memory.text, compute.text),
+      title: memory.title ?? compute.title,
+      share: held === null || total === null || total <= 0 ? null : Math.min(1, held / total),
+      shareText: trans.__('%1 of %2', memory.text, reading(total, null, bytes, trans).text)
     };
   });
 }

@@ -3,6 +3,7 @@ import { bytes, duration, percent } from './format';
 import { aboutOf } from './kinds';
 import type { ILanguage } from './language';
 import { type INote, notesOf } from './notes';
+import { type IOffer, offersOf } from './remedies';
 import { holdsSomething, leftMemory, titleOf } from './owners';
 import { type IPlace, placesOf } from './places';
 import { type IReading, marked, reading } from './readings';
@@ -19,7 +20,7 @@ export interface IKeepChoice {
 /** One notebook, terminal or TensorBoard, ready to be shown. */
 export interface IRow {
   readonly owner: string;
-  readonly kind: WireHolder['kind'];
+  readonly kind: string;
   readonly title: string;
   /** The folder of a notebook, the logs of a TensorBoard. */
   readonly folder: string | null;
@@ -37,6 +38,10 @@ export interface IRow {
   /** An act is under way: too late to keep it, and no need to shut it down. */
   readonly ending: boolean;
   readonly keepChoices: readonly IKeepChoice[];
+  /** What may be done to it while it lives on. */
+  readonly offers: readonly IOffer[];
+  /** Whether there is a way to end it. */
+  readonly canEnd: boolean;
   /** What is lost with it, in sentences: the question before it is ended. */
   readonly losses: readonly string[];
   /** Only while it is unfolded. */
@@ -46,21 +51,22 @@ export interface IRow {
 const OFFERED_SECONDS = [1800, 3600, 7200, 14400, 28800];
 
 /**
- * The rows of one kind: what is about to be lost first, then by memory, then by name. A kernel has one if it holds
+ * The rows of some kind: what is about to be lost first, then by memory, then by name. A kernel has one if it holds
  * something; terminals and TensorBoards always.
  */
 export function rowsOf(
-  kind: WireHolder['kind'],
+  wanted: string | ((kind: string) => boolean),
   report: WireReport,
   now: number,
   language: ILanguage,
   unfolded: ReadonlySet<string>
 ): IRow[] {
+  const isOfKind = typeof wanted === 'string' ? (kind: string) => kind === wanted : wanted;
   const deadlines = new Map(threats(report).map(({ owner, deadline }) => [owner, Date.parse(deadline)]));
   const place = (holder: WireHolder): number => deadlines.get(holder.owner) ?? Infinity;
   const weight = (holder: WireHolder): number => (holder.memory_bytes ?? Infinity) + (leftMemory(holder) ?? 0);
   return report.holders
-    .filter(holder => holder.kind === kind && (kind !== 'kernel' || holdsSomething(holder, report)))
+    .filter(holder => isOfKind(holder.kind) && (holder.kind !== 'kernel' || holdsSomething(holder, report)))
     .sort(
       (a, b) => compare(place(a), place(b)) || compare(weight(b), weight(a)) || titleOf(a).localeCompare(titleOf(b))
     )
@@ -87,7 +93,7 @@ function compare(a: number, b: number): number {
 function row(holder: WireHolder, report: WireReport, now: number, language: ILanguage): Omit<IRow, 'why'> {
   const { trans } = language;
   const ending = isEnding(holder, report);
-  const about = aboutOf(holder, report, now, trans);
+  const about = aboutOf(holder, report, now, language);
   const estimated = holder.estimated === true;
   const spent = holder.keeps_left === 0;
   const counts = holder.kind === 'kernel' || holdsSomething(holder, report);
@@ -103,12 +109,14 @@ function row(holder: WireHolder, report: WireReport, now: number, language: ILan
     state: [about.state, coming(holder, report, now, language)].filter(text => text !== null).join(trans.__(', ')),
     memory: shown(reading(holder.memory_bytes, holder.memory_bytes_unknown, bytes, trans)),
     compute: shown(reading(holder.compute_percent, holder.compute_percent_unknown, percent, trans)),
-    places: report.devices.length > 1 ? placesOf(holder, report, trans) : [],
+    places: placesOf(holder, report, trans),
     facts: spent ? [...about.facts, trans.__('kept as often as its rule allows in 24 hours')] : about.facts,
-    notes: notesOf(holder, trans),
+    notes: notesOf(holder, report, now, language),
     kept: holder.lease !== null,
     ending,
     keepChoices: ending || spent || holder.state === 'dead' ? [] : keepChoices(holder.longest_keep_seconds, trans),
+    offers: ending ? [] : offersOf(holder, trans),
+    canEnd: holder.offers === undefined || holder.offers.includes('shutdown'),
     losses: about.losses
   };
 }

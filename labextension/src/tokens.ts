@@ -1,6 +1,6 @@
 import { Token } from '@lumino/coreutils';
 import type { ISignal } from '@lumino/signaling';
-import type { WireReport } from './wire';
+import type { WireOutcome, WireReport } from './wire';
 
 /** What other extensions may ask of the guard. */
 export interface IGpuGuard {
@@ -16,11 +16,17 @@ export interface IGpuGuard {
   keep(owner: string, seconds: number, reason?: string): Promise<void>;
   /** Take the promise back. */
   stopKeeping(owner: string): Promise<void>;
+  /** Have the frameworks in `owner` give back what they keep. What came of it; null: it is still under way. */
+  release(owner: string): Promise<WireOutcome | null>;
+  /** Move what `owner` has on GPUs to the host's memory. It lives on with all its variables. */
+  park(owner: string): Promise<WireOutcome | null>;
+  /** Bring a parked `owner` back to its GPUs. */
+  resume(owner: string): Promise<WireOutcome | null>;
   /** End `owner` now, at a person's request. */
-  shutDown(owner: string): Promise<void>;
+  shutDown(owner: string): Promise<WireOutcome | null>;
 }
 
 export const IGpuGuard = new Token<IGpuGuard>(
   'jupyter-gpu-guard:IGpuGuard',
-  'The newest report of the GPU guard, and the three things a person may ask of it.'
+  'The newest report of the GPU guard, and what a person may ask of it.'
 );

@@ -1,10 +1,11 @@
 import { type IDeviceCard, devicesOf } from './devices';
 import { bytes, duration, moment, NOT_KNOWN, secondsUntil } from './format';
-import { groundsOf } from './endings';
+import { groundsOf, isEnd } from './endings';
 import type { ILanguage } from './language';
 import { holdsSomething, isKernel, titleOf } from './owners';
 import { about } from './readings';
 import { reasonTexts } from './reasons';
+import { isGentle, isWorthTelling } from './remedies';
 import { type IRow, rowsOf } from './rows';
 import { threats } from './standing';
 import { labelled, resultText } from './words';
@@ -38,6 +39,10 @@ export interface IPanelView {
   readonly rows: readonly IRow[];
   readonly boards: readonly IRow[];
   readonly terminals: readonly IRow[];
+  /** Processes that outlived their kernel. */
+  readonly leftBehind: readonly IRow[];
+  /** Owners of a kind that is newer than this page. */
+  readonly others: readonly IRow[];
   readonly quiet: { readonly text: string; readonly names: readonly string[] } | null;
   readonly devices: readonly IDeviceCard[];
   readonly past: readonly IPast[];
@@ -45,6 +50,7 @@ export interface IPanelView {
   readonly footer: string;
 }
 
+const KINDS = ['kernel', 'tensorboard', 'terminal', 'leftovers'];
 const PAST_SHOWN = 8;
 const LATE_SECONDS = 30;
 
@@ -56,6 +62,7 @@ export function viewOf(
   unfolded: ReadonlySet<string>
 ): IPanelView {
   const { trans } = language;
+  const of = (kind: string): IRow[] => rowsOf(kind, report, now, language, unfolded);
   return {
     simulated: report.simulated,
     observing: report.mode === 'observe',
@@ -66,9 +73,11 @@ export function viewOf(
       key: `${gap.source} ${gap.since}`,
       text: trans.__('%1 (since %2)', gap.why, moment(gap.since, now, language))
     })),
-    rows: rowsOf('kernel', report, now, language, unfolded),
-    boards: rowsOf('tensorboard', report, now, language, unfolded),
-    terminals: rowsOf('terminal', report, now, language, unfolded),
+    rows: of('kernel'),
+    boards: of('tensorboard'),
+    terminals: of('terminal'),
+    leftBehind: of('leftovers'),
+    others: rowsOf(kind => !KINDS.includes(kind), report, now, language, unfolded),
     quiet: quietOf(report, language),
     devices: devicesOf(report, trans),
     past: pastOf(report, now, language),
@@ -129,7 +138,10 @@ function quietOf(report: WireReport, { trans }: ILanguage): IPanelView['quiet'] 
 
 function pastOf(report: WireReport, now: number, language: ILanguage): IPast[] {
   return report.outcomes
-    .filter(outcome => outcome.action === 'shutdown' || outcome.result === 'failed')
+    .filter(
+      outcome =>
+        outcome.action === 'shutdown' || outcome.result === 'failed' || (isGentle(outcome) && isWorthTelling(outcome))
+    )
     .sort((a, b) => Date.parse(b.at) - Date.parse(a.at))
     .slice(0, PAST_SHOWN)
     .map(outcome => ({
@@ -143,7 +155,10 @@ function pastOf(report: WireReport, now: number, language: ILanguage): IPast[] {
 function pastText(outcome: WireOutcome, now: number, language: ILanguage): string {
   const { trans } = language;
   const parts = [moment(outcome.at, now, language), titleOf(outcome), resultText(outcome, trans)];
-  if (outcome.result === 'done' && outcome.freed_bytes !== null && (isKernel(outcome) || outcome.freed_bytes > 0)) {
+  if (outcome.action === 'park' && outcome.result === 'done' && (outcome.freed_bytes ?? 0) > 0) {
+    parts.push(trans.__('%1 freed', bytes(outcome.freed_bytes ?? 0)));
+  }
+  if (isEnd(outcome) && outcome.freed_bytes !== null && (isKernel(outcome) || outcome.freed_bytes > 0)) {
     parts.push(trans.__('%1 freed', bytes(outcome.freed_bytes)));
   }
   return parts.join(' · ');

@@ -1,4 +1,5 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
+import { bytes } from './format';
 import type { PROTECTIONS, WHYS, WireOutcome } from './wire';
 
 type Known<T extends readonly string[]> = T[number];
@@ -30,6 +31,8 @@ export function stateWord(state: string, trans: TranslationBundle): string {
       return trans.__('input-bound');
     case 'starting':
       return trans.__('starting');
+    case 'parked':
+      return trans.__('parked');
     case 'dead':
       return trans.__('ended');
     default:
@@ -71,23 +74,74 @@ export function unknownText(why: string, trans: TranslationBundle): string {
   return (texts as Partial<Record<string, string>>)[why] ?? why;
 }
 
-/** How an act ended, in one or two words. */
-export function resultText(outcome: Pick<WireOutcome, 'action' | 'result'>, trans: TranslationBundle): string {
-  const warning = outcome.action === 'warn';
+/** How an act ended, in a few words. */
+export function resultText(
+  outcome: Pick<WireOutcome, 'action' | 'result' | 'freed_bytes'>,
+  trans: TranslationBundle
+): string {
   switch (outcome.result) {
     case 'done':
-      return warning ? trans.__('warned') : trans.__('shut down');
+      return doneText(outcome, trans);
     case 'rehearsed':
-      return warning ? trans.__('would have been warned') : trans.__('would have been shut down');
+      return rehearsedText(outcome.action, trans);
     case 'already-gone':
       return trans.__('ended by itself');
     case 'withdrawn':
       return trans.__('left alone: in use again');
     case 'failed':
-      return warning ? trans.__('could not be warned') : trans.__('could not be shut down');
+      return failedText(outcome.action, trans);
     case 'unsuited':
       return trans.__('left alone: this does not fit it');
     case 'unknown':
       return trans.__('not known: the server ended meanwhile');
+  }
+}
+
+function doneText(outcome: Pick<WireOutcome, 'action' | 'freed_bytes'>, trans: TranslationBundle): string {
+  switch (outcome.action) {
+    case 'warn':
+      return trans.__('warned');
+    case 'release':
+      return outcome.freed_bytes === null
+        ? trans.__('gave back what its frameworks kept; how much is not known')
+        : outcome.freed_bytes > 0
+          ? trans.__('gave back %1', bytes(outcome.freed_bytes))
+          : trans.__('had nothing to give back');
+    case 'park':
+      return trans.__('parked in the memory of the host');
+    case 'resume':
+      return trans.__('back on its GPU');
+    case 'shutdown':
+      return trans.__('shut down');
+  }
+}
+
+function rehearsedText(action: WireOutcome['action'], trans: TranslationBundle): string {
+  switch (action) {
+    case 'warn':
+      return trans.__('would have been warned');
+    case 'release':
+      return trans.__('would have been asked to give back memory');
+    case 'park':
+      return trans.__('would have been parked');
+    case 'resume':
+      return trans.__('would have been resumed');
+    case 'shutdown':
+      return trans.__('would have been shut down');
+  }
+}
+
+function failedText(action: WireOutcome['action'], trans: TranslationBundle): string {
+  switch (action) {
+    case 'warn':
+      return trans.__('could not be warned');
+    case 'release':
+      return trans.__('could not give back memory');
+    case 'park':
+      return trans.__('could not be parked');
+    case 'resume':
+      return trans.__('could not be resumed');
+    case 'shutdown':
+      return trans.__('could not be shut down');
   }
 }

@@ -192,3 +192,27 @@ describe('Seen', () => {
     expect(seen.has('o0')).toBe(false);
   });
 });
+
+describe('a kernel that lives on', () => {
+  const parked = outcome({ id: 'p1', action: 'park', reasons: [] });
+
+  it('is told of once when a rule has parked it, and has no banner', async () => {
+    const notebook = await open('work/demo.ipynb');
+    await say(parked);
+    await say(parked);
+    expect(notifier.messages).toEqual([
+      'demo.ipynb was moved to the memory of the host by rule default. It comes back when a cell runs.'
+    ]);
+    expect(notebook.banners).toEqual([]);
+  });
+
+  it.each([
+    { ...parked, by: 'anna' },
+    { ...parked, result: 'rehearsed' as const },
+    { ...parked, action: 'release' as const },
+    { ...parked, action: 'resume' as const }
+  ])('is not told of otherwise', async gentle => {
+    await say(gentle);
+    expect(notifier.messages).toEqual([]);
+  });
+});

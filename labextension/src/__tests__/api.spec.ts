@@ -61,7 +61,7 @@ describe('RestApi', () => {
 
   it('shuts down with POST', async () => {
     const { api, network } = connect();
-    await api.shutDown('kernel:k1');
+    await api.act('kernel:k1', 'shutdown');
     expect(network.requests[0].method).toBe('POST');
     expect(network.requests[0].url).toMatch(/owners\/kernel%3Ak1\/shutdown$/);
   });

@@ -1,7 +1,8 @@
 import type { INotifier } from '../actions';
-import { Fault, type IApi, type IReportAnswer } from '../api';
+import { type Act, Fault, type IApi, type IReportAnswer } from '../api';
 import type {
   WireDevice,
+  WireEffectivePolicy,
   WireExplanation,
   WireHealth,
   WireHolder,
@@ -180,21 +181,50 @@ export class FakeApi implements IApi {
   }
 
   keep(owner: string, { seconds, reason }: WireKeep): Promise<void> {
-    return this.act(`keep ${owner} ${seconds} ${reason ?? ''}`.trim());
+    return this.told(`keep ${owner} ${seconds} ${reason ?? ''}`.trim());
   }
 
   stopKeeping(owner: string): Promise<void> {
-    return this.act(`stop keeping ${owner}`);
+    return this.told(`stop keeping ${owner}`);
   }
 
-  shutDown(owner: string): Promise<void> {
-    return this.act(`shut down ${owner}`);
+  async act(owner: string, act: Act): Promise<WireOutcome | null> {
+    await this.told(`${act} ${owner}`);
+    return this.came;
   }
+
+  policy(): Promise<WireEffectivePolicy> {
+    return Promise.resolve(this.inForce);
+  }
+
+  /** What came of the acts. */
+  came: WireOutcome | null = null;
+
+  inForce: WireEffectivePolicy = {
+    hash: 'abc',
+    source: '/etc/jupyter/gpu-guard/policy.d/site.yaml',
+    mode: 'enforce',
+    fault: null,
+    pending: null,
+    belts: { shutdowns_per_hour: 20 },
+    rules: [
+      {
+        name: 'students',
+        match: { group: 'students' },
+        settings: { keep: false, notice_seconds: 900, 'idle.for_seconds': 1800, 'idle.memory_above_bytes': 2 ** 29 },
+        ladder: [
+          { do: 'warn', after_seconds: 0 },
+          { do: 'shutdown', after_seconds: 900 }
+        ]
+      },
+      { name: 'default', match: {}, settings: {}, ladder: [] }
+    ]
+  };
 
   /** Answers to `report` wait for this. */
   gate: Promise<void> = Promise.resolve();
 
-  private act(what: string): Promise<void> {
+  private told(what: string): Promise<void> {
     this.asked.push(what);
     return this.refusal ? Promise.reject(this.refusal) : Promise.resolve();
   }

@@ -161,8 +161,11 @@ describe('what is lost', () => {
       'Its shell, the program in it, and what holds a GPU are ended. 2 processes run in it besides its shell.'
     );
     expect(shown(board()).losses.join(' ')).toBe(
-      'Its page stops working. The logs it shows stay. Logs: /home/anna/runs/exp1'
+      'Its page on port 6006 stops working. The logs it shows stay. Logs: /home/anna/runs/exp1'
     );
+    expect(shown(board({}, { port: null })).losses[0]).toBe('Its page stops working. The logs it shows stay.');
+    expect(shown(holder({ tree_size: 4 })).losses[1]).toBe('3 processes that it has started may end with it.');
+    expect(shown(holder({ tree_size: 1 })).losses).toHaveLength(1);
   });
 });
 

@@ -5,7 +5,7 @@ import { Fault } from '../api';
 import { english } from '../language';
 import { GuardModel } from '../model';
 import { GuardPanel } from '../panel';
-import type { WireReport } from '../wire';
+import type { WireHolder, WireReport } from '../wire';
 import {
   after,
   board,
@@ -164,11 +164,58 @@ describe('the rows', () => {
     expect(dialog.textContent).toContain('GPU memory given back: 6.0 GiB');
     fireEvent.click(within(dialog).getByText('Cancel'));
     await pass(100);
-    expect(api.asked).not.toContain('shut down kernel:k1');
+    expect(api.asked).not.toContain('shutdown kernel:k1');
     await click('Shut down demo.ipynb');
     fireEvent.click(within(question()).getByText('Shut Down'));
     await pass(100);
-    expect(api.asked).toContain('shut down kernel:k1');
+    expect(api.asked).toContain('shutdown kernel:k1');
+  });
+
+  it('offer what can be done while it lives on, and say what came of it', async () => {
+    await show(report({ holders: [holder({ offers: ['release', 'park', 'shutdown'] })] }));
+    expect(screen.queryByRole('button', { name: 'Resume demo.ipynb' })).toBeNull();
+    api.came = outcome({ action: 'release', by: 'anna', freed_bytes: 3.1 * GIB, detail: 'PyTorch kept the rest.' });
+    await click('Release GPU memory of demo.ipynb');
+    expect(api.asked).toContain('release kernel:k1');
+    expect(notifier.messages).toEqual(['demo.ipynb: gave back 3.1 GiB. PyTorch kept the rest.']);
+    api.came = outcome({ action: 'park', result: 'unsuited', detail: 'The driver is too old.' });
+    await click('Park demo.ipynb');
+    expect([...notifier.toasts.values()][1]).toMatchObject({
+      type: 'warning',
+      message: 'demo.ipynb: left alone: this does not fit it. The driver is too old.'
+    });
+  });
+
+  it('offer nothing that the server does not', async () => {
+    await show(report({ holders: [holder({ offers: [] })] }));
+    for (const name of ['Release GPU memory of demo.ipynb', 'Park demo.ipynb', 'Shut down demo.ipynb']) {
+      expect(screen.queryByRole('button', { name })).toBeNull();
+    }
+  });
+
+  it('show a parked kernel as parked, and resume it', async () => {
+    const parked = holder({
+      state: 'parked',
+      memory_bytes: 0,
+      parked: { since: after(-600), memory_bytes: 12 * GIB },
+      offers: ['resume', 'shutdown'],
+      verdict: verdict({ next_action: null, deadline: null, reasons: [] })
+    });
+    await show(report({ holders: [parked] }));
+    const row = screen.getByRole('listitem', { name: 'work/demo.ipynb' });
+    expect(row.textContent).toContain('parked');
+    expect(row.textContent).toMatch(/12\.0 GiB in the memory of the host since \d\d:\d\d/);
+    await click('Resume demo.ipynb');
+    expect(api.asked).toContain('resume kernel:k1');
+  });
+
+  it('say that a shutdown has failed', async () => {
+    api.came = outcome({ result: 'failed', detail: 'Jupyter could not shut it down.' });
+    await show(report());
+    await click('Shut down demo.ipynb');
+    fireEvent.click(within(question()).getByText('Shut Down'));
+    await pass(100);
+    expect(notifier.messages).toEqual(['Could not shut down demo.ipynb: Jupyter could not shut it down.']);
   });
 
   it('say in words why an act was refused', async () => {
@@ -212,6 +259,18 @@ describe('TensorBoards and terminals', () => {
   const section = (name: string): HTMLElement =>
     screen.getByRole('heading', { name, level: 3 }).closest('section') as HTMLElement;
 
+  it('leave what outlived a kernel, and kinds that this page does not know, a section each', async () => {
+    const left = { ...holder({ owner: 'leftovers:k9', state: 'dead' }), kind: 'leftovers' as WireHolder['kind'] };
+    const odd = { ...holder({ owner: 'robot:1', name: 'R2', notebook: null }), kind: 'robot' as WireHolder['kind'] };
+    await show(report({ holders: [left, odd] }));
+    expect(section('Left behind').textContent).toContain('left behind by an earlier run, no compute for 1 h 20 min');
+    expect(section('Other').textContent).toContain('R2');
+    await click('Stop demo.ipynb');
+    expect(question().textContent).toContain('These processes are ended');
+    fireEvent.click(within(question()).getByText('Cancel'));
+    await pass(100);
+  });
+
   it('have sections of their own, which are absent while there are none', async () => {
     await show(report({ holders: [holder(), board({}, { duplicate: true }), terminal()] }));
     expect(section('TensorBoards').textContent).toContain('port 6006 · runs for 3 h');
@@ -234,11 +293,11 @@ describe('TensorBoards and terminals', () => {
     expect(question().textContent).not.toContain('GPU memory given back');
     fireEvent.click(within(question()).getByText('Cancel'));
     await pass(100);
-    expect(api.asked).not.toContain(`shut down ${found.owner}`);
+    expect(api.asked).not.toContain(`shutdown ${found.owner}`);
     await click(`Stop ${name}`);
     fireEvent.click(within(question()).getByText('Stop'));
     await pass(100);
-    expect(api.asked).toContain(`shut down ${found.owner}`);
+    expect(api.asked).toContain(`shutdown ${found.owner}`);
   });
 });
 

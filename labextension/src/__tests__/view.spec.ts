@@ -1,7 +1,7 @@
 import { english } from '../language';
 import { keepChoices } from '../rows';
 import { summaryOf, viewOf } from '../view';
-import type { WireHolder, WireReport } from '../wire';
+import type { WireHolder, WireOutcome, WireReport } from '../wire';
 import { after, device, GIB, holder, NOW, notice, outcome, report, verdict } from './fixtures';
 
 const ALL = new Set(['kernel:k1']);
@@ -102,8 +102,9 @@ describe('a row', () => {
     expect(viewOf(report(), NOW, english, new Set()).rows[0].why).toBeNull();
   });
 
-  it('splits its memory by device only where there are several', () => {
-    expect(show({}).rows[0].places).toEqual([]);
+  it('shows how much of each device it holds, and says it only where there are several', () => {
+    expect(show({}).rows[0].places).toMatchObject([{ text: '', share: 6 / 80, shareText: '6.0 GiB of 80.0 GiB' }]);
+    expect(show({ devices: [] }).rows[0].places[0].share).toBeNull();
     const two = [device(), device({ uuid: 'GPU-b', index: 1 })];
     const part = (uuid: string, share: number): WireHolder['holdings'][number] => ({
       device: uuid,
@@ -114,6 +115,38 @@ describe('a row', () => {
     const places = show({ devices: two, holders: [holder({ holdings: [part('GPU-a', 4), part('GPU-b', 2)] })] }).rows[0]
       .places;
     expect(places.map(place => place.text)).toEqual(['GPU 0: 4.0 GiB, 4 %', 'GPU 1: 2.0 GiB, 2 %']);
+  });
+
+  it('says what milder step comes first, and when it would be lost', () => {
+    const state = (changes: Partial<WireHolder['verdict']>, more: Partial<WireReport> = {}): string =>
+      show({ holders: [holder({ verdict: verdict(changes) })], ...more }).rows[0].state;
+    const soon = { next_action: 'release' as const, deadline: after(300) };
+    expect(state(soon)).toBe('idle 1 h 20 min, gives back what it caches in 5 min by rule default');
+    expect(state(soon, { mode: 'observe' })).toContain('would give back what it caches in 5 min by rule default');
+    expect(state(soon, { notices: [notice()] })).toMatch(/in 5 min by rule default, shut down at \d\d:\d\d$/);
+    expect(state({ next_action: 'park', deadline: after(300) })).toContain('parked in 5 min by rule default');
+    expect(state({ action: 'park' })).toContain('being parked by rule default');
+    expect(state({ action: 'release' }, { mode: 'observe' })).toContain('would give back what it caches now');
+  });
+
+  it('says that nobody could be told of it', () => {
+    const reasons = [{ code: 'undelivered', text: '', facts: { wait_seconds: null } }];
+    const untold = holder({ verdict: verdict({ deadline: null, reasons }) });
+    expect(show({ holders: [untold] }).rows[0].state).toBe('idle 1 h 20 min, nobody could be told of it so far');
+  });
+
+  it('says for a while what came of a release', () => {
+    const notes = (changes: Partial<WireOutcome>): string[] =>
+      show({ outcomes: [outcome({ action: 'release', freed_bytes: 3.1 * GIB, detail: '', ...changes })] })
+        .rows[0].notes.filter(note => note.key === 'latest')
+        .map(note => note.text);
+    expect(notes({})[0]).toMatch(/^\d\d:\d\d: gave back 3\.1 GiB\.$/);
+    expect(notes({ freed_bytes: 0 })[0]).toContain('had nothing to give back');
+    expect(notes({ freed_bytes: null })[0]).toContain('how much is not known');
+    expect(notes({ at: after(-3600) })).toEqual([]);
+    expect(notes({ owner: 'kernel:other' })).toEqual([]);
+    expect(notes({ result: 'unsuited' })).toEqual([]);
+    expect(notes({ result: 'unsuited', by: 'anna', detail: 'A pool holds it.' })[0]).toContain('A pool holds it.');
   });
 
   it('is alarming only when something is about to be lost', () => {

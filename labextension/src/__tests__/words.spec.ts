@@ -2,7 +2,7 @@ import { english } from '../language';
 import { PROTECTIONS, REASON_CODES, WHYS, type WireOutcome } from '../wire';
 import { reasonText, reasonTexts } from '../reasons';
 import { personText, protectionText, resultText, stateWord, unknownText } from '../words';
-import { after, GIB, NOW } from './fixtures';
+import { after, GIB, NOW, outcome } from './fixtures';
 
 const FACTS = {
   rule: 'students',
@@ -126,8 +126,11 @@ describe('the other words', () => {
 
   it('tells each result of each act apart', () => {
     const results: WireOutcome['result'][] = ['done', 'rehearsed', 'already-gone', 'withdrawn', 'failed', 'unknown'];
-    const texts = results.map(result => resultText({ action: 'shutdown', result }, english.trans));
+    const texts = results.map(result => resultText(outcome({ result }), english.trans));
     expect(new Set(texts).size).toBe(results.length);
-    expect(resultText({ action: 'warn', result: 'done' }, english.trans)).toBe('warned');
+    const acts: WireOutcome['action'][] = ['warn', 'release', 'park', 'resume', 'shutdown'];
+    for (const result of ['done', 'rehearsed', 'failed'] as const) {
+      expect(new Set(acts.map(action => resultText(outcome({ action, result }), english.trans))).size).toBe(5);
+    }
   });
 });

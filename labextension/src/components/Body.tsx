@@ -62,18 +62,10 @@ export function Body({ view, revealed, doors, trans }: IProps): React.JSX.Elemen
           </details>
         )}
       </section>
-      {view.boards.length > 0 && (
-        <section>
-          <h3>{trans.__('TensorBoards')}</h3>
-          {list(view.boards)}
-        </section>
-      )}
-      {view.terminals.length > 0 && (
-        <section>
-          <h3>{trans.__('Terminals')}</h3>
-          {list(view.terminals)}
-        </section>
-      )}
+      <Rows title={trans.__('TensorBoards')} rows={view.boards} list={list} />
+      <Rows title={trans.__('Terminals')} rows={view.terminals} list={list} />
+      <Rows title={trans.__('Left behind')} rows={view.leftBehind} list={list} />
+      <Rows title={trans.__('Other')} rows={view.others} list={list} />
       {!blind && (
         <section>
           <h3>{trans.__('Devices')}</h3>
@@ -98,5 +90,19 @@ function Gaps({ gaps }: { gaps: readonly IRemark[] }): React.JSX.Element {
         </Card>
       ))}
     </>
+  );
+}
+
+/** A section that is only there while it has rows. */
+function Rows(props: {
+  title: string;
+  rows: readonly IRow[];
+  list: (rows: readonly IRow[]) => React.JSX.Element;
+}): React.JSX.Element | null {
+  return props.rows.length === 0 ? null : (
+    <section>
+      <h3>{props.title}</h3>
+      {props.list(props.rows)}
+    </section>
   );
 }

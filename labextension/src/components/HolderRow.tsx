@@ -59,8 +59,13 @@ export const HolderRow = React.memo(function HolderRow({ row, revealed, doors, t
         </div>
       )}
       {row.places.map(place => (
-        <div key={place.device} className="jp-GpuGuard-Place" title={place.title}>
+        <div key={place.device} className="jp-GpuGuard-Place" title={place.title ?? place.shareText}>
           {place.text}
+          {place.share !== null && (
+            <div className="jp-GpuGuard-Share" aria-hidden="true">
+              <span style={{ width: `${(place.share * 100).toFixed(1)}%` }} />
+            </div>
+          )}
         </div>
       ))}
       {row.facts.map(fact => (

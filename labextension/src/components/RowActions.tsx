@@ -1,5 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import React from 'react';
+import { nameOf, type Remedy } from '../remedies';
 import type { IRow } from '../rows';
 import { KeepButton } from './KeepButton';
 
@@ -8,6 +9,7 @@ export interface IRowDoors {
   readonly open: (path: string) => void;
   readonly keep: (row: IRow, seconds: number) => Promise<void>;
   readonly stopKeeping: (row: IRow) => Promise<void>;
+  readonly remedy: (row: IRow, remedy: Remedy) => Promise<void>;
   readonly shutDown: (row: IRow) => Promise<void>;
   readonly fold: (owner: string) => void;
   readonly explain: (owner: string) => Promise<readonly string[]>;
@@ -54,17 +56,34 @@ export function RowActions({ row, whyId, doors, trans }: IProps): React.JSX.Elem
           {trans.__('Stop keeping')}
         </button>
       )}
-      <button
-        type="button"
-        className="jp-GpuGuard-Button"
-        aria-label={stops ? trans.__('Stop %1', row.title) : trans.__('Shut down %1', row.title)}
-        disabled={waiting || row.ending}
-        onClick={() => {
-          wait(doors.shutDown(row));
-        }}
-      >
-        {stops ? trans.__('Stop') : trans.__('Shut down')}
-      </button>
+      {row.offers.map(({ remedy, label, hint }) => (
+        <button
+          key={remedy}
+          type="button"
+          className="jp-GpuGuard-Button"
+          aria-label={nameOf(remedy, row.title, trans)}
+          title={hint}
+          disabled={waiting}
+          onClick={() => {
+            wait(doors.remedy(row, remedy));
+          }}
+        >
+          {label}
+        </button>
+      ))}
+      {row.canEnd && (
+        <button
+          type="button"
+          className="jp-GpuGuard-Button"
+          aria-label={stops ? trans.__('Stop %1', row.title) : trans.__('Shut down %1', row.title)}
+          disabled={waiting || row.ending}
+          onClick={() => {
+            wait(doors.shutDown(row));
+          }}
+        >
+          {stops ? trans.__('Stop') : trans.__('Shut down')}
+        </button>
+      )}
       <button
         type="button"
         className="jp-GpuGuard-Link"
