@@ -41,7 +41,10 @@ class Sight:
 
 
 class KernelWatch:
-    """Follows one kernel manager (`kernel`) through its restarts until `close`. Asks the kernel itself nothing."""
+    """Follows one kernel manager (`kernel`) through its restarts until `close`. Asks the kernel itself nothing.
+
+    What is caused by messages of the session `own` is no use: those are the guard's.
+    """
 
     def __init__(
         self,
@@ -49,8 +52,10 @@ class KernelWatch:
         identify: Callable[[int], Process | None],
         clock: Clock,
         log: logging.Logger | logging.LoggerAdapter[logging.Logger],
+        own: str | None = None,
     ) -> None:
         self.kernel = kernel
+        self._own = own
         self._identify = identify
         self._clock = clock
         self._log = log
@@ -172,6 +177,8 @@ class KernelWatch:
             self._ear = IopubEar(kernel, self._hear, self._log)
 
     def _hear(self, message: Mapping[str, Any]) -> None:
+        if self._own is not None and message["parent_header"].get("session") == self._own:
+            return
         popen = getattr(self.kernel.provisioner, "process", None)
         executions = self._executions
         begun, ended = executions.begun, executions.ended

@@ -30,7 +30,8 @@ class KernelOwners:
     """`Owners` from a server's kernel and session managers. Lives on the event loop.
 
     It listens to each kernel's iopub channel as the server does, sends nothing, and leaves every last activity alone.
-    With an `event_logger` it begins to listen when a kernel starts; otherwise at the next reading.
+    With an `event_logger` it begins to listen when a kernel starts; otherwise at the next reading. Messages of the
+    session `own` are the guard's, and what they cause is no use.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class KernelOwners:
         clock: Clock,
         *,
         event_logger: Any = None,
+        own: str | None = None,
         log: logging.Logger | logging.LoggerAdapter[logging.Logger] | None = None,
     ) -> None:
         self._kernels = kernel_manager
@@ -48,6 +50,7 @@ class KernelOwners:
         self._processes = processes
         self._clock = clock
         self._events = event_logger
+        self._own = own
         self._log = log or logging.getLogger(__name__)
         self._watches: dict[str, KernelWatch] = {}
         self._titles: Mapping[str, _Title] = {}
@@ -135,7 +138,8 @@ class KernelOwners:
         if watch is None or watch.kernel is not kernel:
             if watch is not None:
                 watch.close()
-            watch = self._watches[kernel_id] = KernelWatch(kernel, self._processes.identify, self._clock, self._log)
+            identify = self._processes.identify
+            watch = self._watches[kernel_id] = KernelWatch(kernel, identify, self._clock, self._log, self._own)
         return watch
 
     async def _read_titles(self) -> None:
