@@ -182,6 +182,8 @@ def _to_look_into(
 ) -> tuple[dict[OwnerKey, tuple[ProcessKey, ...]], dict[OwnerKey, frozenset[int]]]:
     """The trees of those that hold a GPU, and of all that are no kernels; with the ports that are Jupyter's."""
     ports = {owner.key: owner.own_ports for owner in snapshot.owners}
+    # No source lists what was left behind, and Jupyter talks to none of it.
+    ports |= {h.owner.key: h.owner.own_ports for h in before.holders if h.owner.key.kind is OwnerKind.LEFTOVERS}
     trees = {
         holder.owner.key: holder.tree
         for holder in before.holders

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
+from .left_behind import left_behind
 from .marks import Marked
 from .model import (
     Device,
@@ -84,12 +85,19 @@ def attribute(snapshot: Snapshot, lineage: Lineage) -> Attribution:
         (charged if owner.root == who.root else leftovers)[owner.key].append(row)
 
     trees: dict[OwnerKey, list[ProcessKey]] = defaultdict(list)
+    earlier: dict[OwnerKey, list[ProcessKey]] = defaultdict(list)
     for process_key, who in kin.items():
         charging = owners.get(who.owner.key)
-        if charging is not None and charging.root == who.root:
-            trees[charging.key].append(process_key)
+        if charging is not None:
+            (trees if charging.root == who.root else earlier)[charging.key].append(process_key)
 
-    alone = _alone(snapshot, charged, leftovers, strange)
+    # What a kernel has left behind is judged by itself, and shown with the kernel besides.
+    apart = {of: left for of, rows in leftovers.items() if (left := left_behind(owners[of], rows)) is not None}
+    for of, left in apart.items():
+        owners[left.key] = left
+        charged[left.key], trees[left.key] = leftovers[of], earlier[of]
+
+    alone = _alone(snapshot, charged, {of: rows for of, rows in leftovers.items() if of not in apart}, strange)
     holders = tuple(
         Holder(
             owner=owner,
@@ -256,7 +264,10 @@ def _alone(
     leftovers: Mapping[OwnerKey, list[GpuProcess]],
     strange: Mapping[str, list[GpuClient]],
 ) -> Mapping[str, Device]:
-    """The devices that measure only as a whole, and on which one owner is alone: there the whole is its own."""
+    """The devices that measure only as a whole, and on which one owner is alone: there the whole is its own.
+
+    `leftovers` are those that are charged to nobody.
+    """
     users: dict[str, set[OwnerKey | None]] = defaultdict(set)
     for key, rows in charged.items():
         for row in rows:

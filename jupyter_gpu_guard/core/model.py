@@ -183,6 +183,7 @@ class OwnerKind(str, Enum):
     KERNEL = "kernel"
     TERMINAL = "terminal"
     TENSORBOARD = "tensorboard"
+    LEFTOVERS = "leftovers"  # processes of an earlier run of a kernel; the id is that of the kernel
 
 
 @dataclass(frozen=True, order=True)
@@ -373,9 +374,10 @@ class Holder:
     """One owner with all its holdings: this is judged.
 
     `tree` is every living process known to belong to it, GPU or not. `leftovers` are GPU processes of an earlier root
-    (before a restart): shown with it, not charged to it. `unknown` is set when a source that could have named further
-    processes did not answer. `cpu` is the CPU time of each process of the tree so far, in seconds. `refined` is the
-    state after the processes were looked at, where that tells more than the owner's own.
+    (before a restart): shown with it, not charged to it. Those of a kernel are a Holder of their own besides. `unknown`
+    is set when a source that could have named further processes did not answer. `cpu` is the CPU time of each process
+    of the tree so far, in seconds. `refined` is the state after the processes were looked at, where that tells more
+    than the owner's own.
     """
 
     owner: Owner

@@ -246,7 +246,8 @@ class Rule:
         """Whether the whole ladder holds for an owner in this state, and not only its warnings."""
         if state in self.states:
             return self.states[state] is not None
-        return state is OwnerState.IDLE or self.match.state is state
+        is_left_behind = state is OwnerState.DEAD and self.match.owner is OwnerKind.LEFTOVERS
+        return state is OwnerState.IDLE or self.match.state is state or is_left_behind
 
 
 @dataclass(frozen=True)

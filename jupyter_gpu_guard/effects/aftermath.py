@@ -8,9 +8,18 @@ from jupyter_gpu_guard.core.model import is_known
 from jupyter_gpu_guard.core.verdict import Result, Survivor
 from jupyter_gpu_guard.effects.held import Held, freed
 from jupyter_gpu_guard.effects.outcomes import say_bytes
+from jupyter_gpu_guard.effects.signals import Sent
 
 if TYPE_CHECKING:
-    from jupyter_gpu_guard.core.model import Owner, ProcessKey
+    from collections.abc import Mapping
+
+    from jupyter_gpu_guard.core.model import Owner, Process, ProcessKey
+
+_REFUSALS: Mapping[Sent | None, str] = {
+    Sent.NO_PERMISSION: "there is no permission to signal it",
+    Sent.NOT_SUPPORTED: "this system has no safe way to signal it",
+    Sent.REFUSED: "it is never signalled",
+}
 
 
 def survivors_of(after: Held | None) -> tuple[Survivor, ...]:
@@ -22,8 +31,15 @@ def survivors_of(after: Held | None) -> tuple[Survivor, ...]:
     )
 
 
-def say(result: Result, before: Held | None, after: Held | None, living: list[ProcessKey], took: float) -> str:
-    """What was seen in the driver, in a sentence."""
+def say(
+    result: Result,
+    before: Held | None,
+    after: Held | None,
+    living: list[ProcessKey],
+    took: float,
+    sent: Mapping[ProcessKey, Sent],
+) -> str:
+    """What was seen in the driver, in a sentence. `sent` is what became of the last signal to each."""
     by_itself = "it had ended by itself"
     ended = f"ended in {took:.1f} s" if result is Result.DONE else by_itself
     gone = freed(before, after)
@@ -35,7 +51,7 @@ def say(result: Result, before: Held | None, after: Held | None, living: list[Pr
         return f"{ended}; could not verify that its GPU memory is free: the devices did not answer"
     if after.grips:
         amount = say_bytes(after.memory) if is_known(after.memory) else "GPU memory"
-        who = {f"pid {survivor.key.pid} (state {survivor.state})" for survivor in survivors_of(after)}
+        who = {f"pid {s.key.pid} ({_state(s.state, sent.get(s.key))})" for s in survivors_of(after)}
         return f"{ended if gone else ended.partition(' in ')[0]}, but {amount} still held by {', '.join(sorted(who))}"
     if not after.whole:
         return f"{ended}; could not verify that its GPU memory is free: not every device answered"
@@ -46,6 +62,20 @@ def say(result: Result, before: Held | None, after: Held | None, living: list[Pr
         count = f"{len(living)} processes" if len(living) > 1 else "1 process"
         ended += f"; {count} that it had started, without GPU memory, left alone"
     return ended
+
+
+def say_it_lives(pid: int, process: Process | None, sent: Sent | None) -> str:
+    """Why an owner's first process is still there, in a sentence."""
+    who = f"its process, pid {pid},"
+    if sent in _REFUSALS:
+        return f"{who} cannot be ended: {_REFUSALS[sent]}"
+    if process is not None and process.state == "D":
+        return f"{who} does not end: it waits in a driver or for a disk (state D), and ends once that is over"
+    return f"{who} does not end"
+
+
+def _state(letter: str, sent: Sent | None) -> str:
+    return f"state {letter}, {_REFUSALS[sent]}" if sent in _REFUSALS else f"state {letter}"
 
 
 def say_elsewhere(result: Result, owner: Owner, took: float) -> str:

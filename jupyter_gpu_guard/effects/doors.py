@@ -190,6 +190,30 @@ class BoardDoor:
                     path.unlink()
 
 
+class LeftoversDoor:
+    """What an earlier run of a kernel has left behind has nobody whom it could be asked of: only signals reach it."""
+
+    takes_all = False
+
+    def why_not(self, holder: Holder, now: Owner, tree: Collection[ProcessKey] | None) -> str | None:
+        """What its processes do is seen by the devices."""
+        del holder, now
+        return "its processes could not be read just before" if tree is None else None
+
+    async def knock(self, owner: Owner) -> Iterable[ProcessKey]:
+        """Ask nobody."""
+        del owner
+        return ()
+
+    def has(self, owner: Owner) -> bool:
+        """Nobody was asked who could still have it."""
+        del owner
+        return False
+
+    def tidy(self, owner: Owner) -> None:
+        """There is nothing to tidy up."""
+
+
 def _names(path: Path, pid: int) -> bool:
     """Whether `path` is a file that names `pid`. Everybody may write to its folder, so it may be anything by now."""
     with suppress(OSError, ValueError, AttributeError, RecursionError):

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from signal import SIGKILL, SIGTERM, Signals
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from tornado.web import HTTPError
 
-from jupyter_gpu_guard.core.model import OwnerState, is_known
+from jupyter_gpu_guard.core.model import OwnerKind, OwnerState, is_known
 from jupyter_gpu_guard.core.verdict import Outcome, Result, Verdict
-from jupyter_gpu_guard.effects.aftermath import say, say_elsewhere, survivors_of
+from jupyter_gpu_guard.effects.aftermath import say, say_elsewhere, say_it_lives, survivors_of
 from jupyter_gpu_guard.effects.doors import Door, GoneError, RefusedError
 from jupyter_gpu_guard.effects.held import Held, freed, what_is_held, with_descendants
 from jupyter_gpu_guard.effects.outcomes import asked_by, outcome_of
@@ -24,7 +24,7 @@ from jupyter_gpu_guard.protocols import nobody_is_spared
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
-    from jupyter_gpu_guard.core.model import Holder, Owner, OwnerKey, OwnerKind, Process, ProcessKey
+    from jupyter_gpu_guard.core.model import Holder, Owner, OwnerKey, Process, ProcessKey
     from jupyter_gpu_guard.protocols import Clock, DevicesSeen, Owners
 
 KILLED_WITHIN = 10.0  # seconds after SIGKILL; a process that waits in the driver may need them
@@ -98,7 +98,7 @@ class Shutdown:
         before = None if seen is None else what_is_held(tree, seen, self._identify, devices)
 
         # Nothing is awaited between this look and the act.
-        now = self._owners.look_again(verdict.owner)
+        now = self._look_again(holder, tree)
         if now is None:
             return outcome_of(verdict, holder, self._clock, Result.ALREADY_GONE, "it had ended by itself")
         why = _why_not(verdict, holder, now, lambda: door.why_not(holder, now, grown))
@@ -123,9 +123,10 @@ class Shutdown:
         took = self._clock.now().monotonic - began
         living = [key for key in tree if self._lives(key)]
         known = verdict.root is not None  # of what runs elsewhere, nothing was seen here before or after
-        detail = say(result, before, after, living, took) if known else say_elsewhere(result, now, took)
+        detail = say(result, before, after, living, took, left.sent) if known else say_elsewhere(result, now, took)
         if result is Result.DONE and verdict.root is not None and verdict.root in living:
-            result, detail = Result.FAILED, f"its process, pid {verdict.root.pid}, does not end"
+            root = verdict.root
+            result, detail = Result.FAILED, say_it_lives(root.pid, self._identify(root.pid), left.sent.get(root))
         return outcome_of(
             verdict,
             holder,
@@ -136,6 +137,18 @@ class Shutdown:
             took_seconds=took,
             survivors=survivors_of(after),
         )
+
+    def _look_again(self, holder: Holder, tree: Collection[ProcessKey]) -> Owner | None:
+        """The owner at this very moment. None: it is gone.
+
+        Nobody lists what was left behind: it is there while one of its processes is, and none of them is the first
+        process of somebody who is listed.
+        """
+        if holder.owner.key.kind is not OwnerKind.LEFTOVERS:
+            return self._owners.look_again(holder.owner.key)
+        if not any(map(self._lives, tree)):
+            return None
+        return holder.owner if frozenset(tree).isdisjoint(self._roots()) else replace(holder.owner, root=None)
 
     async def _through(self, door: Door, owner: Owner) -> Iterable[ProcessKey]:
         """Knock at `door`, and wait until `owner` is not there any more.
@@ -189,16 +202,18 @@ class Shutdown:
                 targets.add(left.root)  # Jupyter has let go of it, so nobody else will end it
             if not targets:
                 break
-            await self._signal(targets - told if signum is SIGTERM else targets, signum, within)
+            await self._signal(targets - told if signum is SIGTERM else targets, signum, within, left.sent)
             grown = await self._grown(tree)  # it may have started others meanwhile
             tree = tree if grown is None else grown
             after = await self._held_at_last(tree, left.devices)
         return tree, after
 
-    async def _signal(self, targets: Iterable[ProcessKey], signum: Signals, within: float) -> None:
+    async def _signal(
+        self, targets: Iterable[ProcessKey], signum: Signals, within: float, noted: dict[ProcessKey, Sent]
+    ) -> None:
         reached = []
         for key in sorted(targets):
-            sent = send(key, signum, self._identify)
+            sent = noted[key] = send(key, signum, self._identify)
             self._log.info("GPU guard: %s to pid %d: %s", signum.name, key.pid, sent.value)
             if sent is Sent.SENT:
                 reached.append(key)
@@ -244,12 +259,16 @@ class Shutdown:
 
 @dataclass(frozen=True)
 class _Left:
-    """What is to go once the door is shut: what holds a device, the `root` if it was its door's, or the whole tree."""
+    """What is to go once the door is shut: what holds a device, the `root` if it was its door's, or the whole tree.
+
+    `sent` is what became of the last signal to each.
+    """
 
     tree: frozenset[ProcessKey]
     devices: frozenset[str]
     root: ProcessKey | None
     takes_all: bool
+    sent: dict[ProcessKey, Sent] = field(default_factory=dict)
 
 
 async def _knock(door: Door, owner: Owner) -> Iterable[ProcessKey]:

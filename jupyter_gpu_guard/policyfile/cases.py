@@ -245,7 +245,9 @@ class _Reader:
         if moment is not None and moment.value.tzinfo is None:
             read.say(given["at"], "a moment without a time zone", "write Z or for example +01:00 at its end")
         at = values.in_zone(moment.value, timezone.utc) if moment else datetime.now(timezone.utc)
-        kind, state = text("owner") or OwnerKind.KERNEL.value, text("state") or OwnerState.IDLE.value
+        kind = text("owner") or OwnerKind.KERNEL.value
+        usual = OwnerState.DEAD if kind == OwnerKind.LEFTOVERS.value else OwnerState.IDLE
+        state = text("state") or usual.value
         memory, compute = amount("memory", 8 * 2.0**30, grammar.MEMORY), amount("compute", 0.0)
         idle, unused, age = span("idle"), span("unused"), span("age")
         owner = Owner(

@@ -174,12 +174,14 @@ class Reader:
             device_free_below=free.value if free else None,
             older_than=older.value if older else None,
         )
-        if owner not in {None, OwnerKind.KERNEL} and "kernelspec" in keys:
+        if owner not in {None, OwnerKind.KERNEL, OwnerKind.LEFTOVERS} and "kernelspec" in keys:
             read.say(keys["kernelspec"], "only a kernel has a kernelspec", "remove it, or write `owner: kernel`")
         if owner is OwnerKind.TERMINAL and "notebook" in keys:
             read.say(keys["notebook"], "a terminal has no notebook", "remove it, or write `owner: kernel`")
         if owner not in {None, OwnerKind.KERNEL} and state in _PEOPLE_ASK:
             read.say(keys["state"], f"only a kernel is ever {state.value}", "remove it, or write `owner: kernel`")
+        elif owner is OwnerKind.LEFTOVERS and state not in {None, OwnerState.DEAD}:
+            read.say(keys["state"], "what was left behind is always dead", "remove it, or write `owner: kernel`")
         return Condition(match, read.text(keys.get("during"), "the name of a calendar"))
 
     def _glob(self, node: Node | None, *, of_path: bool = False) -> str | None:

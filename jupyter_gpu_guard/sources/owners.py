@@ -73,6 +73,8 @@ class JoinedOwners:
             return self._kernels.look_again(key)
         if key.kind is OwnerKind.TERMINAL:
             return self._terminals.look_again(key)
+        if key.kind is OwnerKind.LEFTOVERS:
+            return None  # nobody lists them
         return self._boards.look_again(key)
 
     async def _ask(

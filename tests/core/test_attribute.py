@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from dataclasses import replace
 from typing import TypeVar
 
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 from jupyter_gpu_guard.core.attribute import Attribution, attribute
 from jupyter_gpu_guard.core.model import (
     DeviceState,
+    GpuProcess,
     Holder,
     Owner,
+    OwnerKey,
     OwnerKind,
     OwnerState,
     Process,
@@ -40,7 +43,15 @@ def watch(*pictures: Snapshot) -> Attribution:
 
 def the(name: str, found: Attribution) -> Holder:
     """The Holder of the owner called `name`."""
-    return next(held for held in found.holders if held.owner.key.id == name)
+    return next(
+        held for held in found.holders if held.owner.key.id == name and held.owner.key.kind is not OwnerKind.LEFTOVERS
+    )
+
+
+def left_by(name: str, found: Attribution) -> Holder | None:
+    """The Holder that is made of what the kernel called `name` has left behind."""
+    sought = OwnerKey(OwnerKind.LEFTOVERS, name)
+    return next((held for held in found.holders if held.owner.key == sought), None)
 
 
 def charged(held: Holder) -> list[int]:
@@ -51,6 +62,11 @@ def charged(held: Holder) -> list[int]:
 def leftover(held: Holder) -> list[int]:
     """The pids that an earlier root of it has left behind."""
     return [row.key.pid for row in held.leftovers]
+
+
+def rows_of(held: Holder) -> list[GpuProcess]:
+    """The GPU processes that it is charged for."""
+    return [row for holding in held.holdings for row in holding.processes]
 
 
 def strange(found: Attribution) -> int:
@@ -287,7 +303,7 @@ def test_workers_of_a_dead_kernel_that_is_still_listed_stay_charged_to_it() -> N
 
 
 def test_what_a_gone_kernel_left_behind_is_shown_under_its_name() -> None:
-    """It is listed as dead, without a root: nobody is charged, and nobody is judged for it."""
+    """It is listed as dead, without a root and without memory of its own."""
     worker = process(101, 100, session=101)
     before = snapshot(ROOT, worker, owners=[owner("a", 100)], clients=[client(101)])
     after = snapshot(replace(worker, parent=1), clients=[client(101)])
@@ -297,6 +313,85 @@ def test_what_a_gone_kernel_left_behind_is_shown_under_its_name() -> None:
         assert (charged(held), leftover(held), held.tree) == ([], [101], ())
         assert held.memory == held.compute == 0
         assert strange(found) == 0
+
+
+# --- what was left behind, as a holder of its own -------------------------------------------------------------------
+
+
+def test_what_a_restarted_kernel_left_behind_is_a_holder_of_its_own() -> None:
+    """Its root is the oldest on a device, its tree all that is left, its memory theirs; nothing is counted twice."""
+    server, first, second = process(101, 100, session=101), process(102, 101), process(103, 101)
+    before = snapshot(ROOT, server, first, second, owners=[owner("a", 100, notebook="a.ipynb")], clients=[client(102)])
+    after = snapshot(
+        replace(server, parent=1),
+        first,
+        second,
+        NEXT,
+        owners=[owner("a", 160, notebook="a.ipynb", used_at=5.0)],
+        clients=[client(102, 3 * GIB, compute=80.0), client(103, GIB), client(160, 2 * GIB)],
+    )
+    for found in (watch(before, after), watch(before, after, after)):
+        left = left_by("a", found)
+        assert left is not None
+        assert str(left.owner.key) == "leftovers:a"
+        assert (left.owner.root, left.owner.state, left.owner.used_at) == (first.key, OwnerState.DEAD, None)
+        assert (left.owner.notebook, left.owner.name) == ("a.ipynb", the("a", found).owner.name)
+        assert left.tree == (server.key, first.key, second.key)
+        assert (left.memory, left.compute, left.leftovers) == (4 * GIB, 80.0, ())
+        assert (the("a", found).memory, the("a", found).compute) == (2 * GIB, 0)
+
+
+def test_what_two_earlier_runs_left_behind_is_one_holder() -> None:
+    """There is one for each kernel, however often it was restarted."""
+    first, second = process(101, 100, session=101), process(162, 160, session=162)
+    pictures = (
+        snapshot(ROOT, first, owners=[owner("a", 100)], clients=[client(101)]),
+        snapshot(first, NEXT, second, owners=[owner("a", 160)], clients=[client(101), client(162)]),
+        snapshot(first, second, process(170, SERVER), owners=[owner("a", 170)], clients=[client(101), client(162)]),
+    )
+    left = left_by("a", watch(*pictures))
+    assert left is not None
+    assert (left.owner.root, charged(left)) == (first.key, [101, 162])
+
+
+def test_what_a_gone_kernel_left_behind_is_a_holder() -> None:
+    """There is nothing left of the kernel that could be shut down, only this."""
+    worker = process(101, 100, session=101)
+    before = snapshot(ROOT, worker, owners=[owner("a", 100)], clients=[client(101)])
+    after = snapshot(replace(worker, parent=1), clients=[client(101)])
+    for found in (watch(before, after), watch(before, after, after)):
+        left = left_by("a", found)
+        assert left is not None
+        assert (left.owner.root, left.memory) == (worker.key, 6 * GIB)
+
+
+def test_between_two_lives_nothing_can_be_told_to_be_left_behind() -> None:
+    """A kernel whose process is not known may have it among them."""
+    worker = process(101, 100, session=101)
+    before = snapshot(ROOT, worker, owners=[owner("a", 100)], clients=[client(101)])
+    between = snapshot(ROOT, worker, owners=[owner("a", None)], clients=[client(100), client(101)])
+    assert left_by("a", watch(before, between)) is None
+
+
+@pytest.mark.parametrize("kind", [OwnerKind.TERMINAL, OwnerKind.TENSORBOARD])
+def test_only_kernels_leave_something_behind_that_is_judged(kind: OwnerKind) -> None:
+    """What runs on after its terminal was closed was meant to."""
+    worker = process(101, 100, session=101)
+    before = snapshot(ROOT, worker, owners=[owner("a", 100, kind=kind)], clients=[client(101)])
+    assert left_by("a", watch(before, snapshot(worker, clients=[client(101)]))) is None
+
+
+@pytest.mark.parametrize("source", ["devices", "processes", "owners"])
+def test_what_was_left_behind_is_unknown_when_a_source_is_silent(source: str) -> None:
+    """So no clock of it runs."""
+    worker = process(101, 100, session=101)
+    pictures = (
+        snapshot(ROOT, worker, owners=[owner("a", 100)], clients=[client(101)]),
+        snapshot(worker, NEXT, owners=[owner("a", 160)], clients=[client(101)]),
+        snapshot(worker, NEXT, owners=[owner("a", 160)], clients=[client(101)], missed=[source]),
+    )
+    left = left_by("a", watch(*pictures))
+    assert left is None or not (is_known(left.memory) or is_known(left.compute))
 
 
 def test_a_gone_kernel_without_gpu_processes_is_not_shown() -> None:
@@ -519,9 +614,12 @@ def test_only_identified_descendants_are_in_a_tree(pictures: list[Snapshot]) -> 
     was in the family in some picture, or if it was in the family before.
     """
     family: dict[ProcessKey, set[ProcessKey]] = {}
+    had: dict[str, set[ProcessKey | None]] = defaultdict(set)
     found = Attribution()
     for picture in pictures:
         found = attribute(picture, found.lineage)
+        for of in picture.owners:
+            had[of.key.id].add(of.root)
         if picture.missed("processes"):
             continue
         living = {row.key: row for row in picture.processes.values() if not row.is_over}
@@ -533,26 +631,31 @@ def test_only_identified_descendants_are_in_a_tree(pictures: list[Snapshot]) -> 
         for held in found.holders:
             for member in held.tree:
                 assert member in living
-                assert held.owner.root in family[member]
+                if held.owner.key.kind is OwnerKind.LEFTOVERS:
+                    assert family[member] & had[held.owner.key.id]
+                else:
+                    assert held.owner.root in family[member]
 
 
 @steady
 @given(worlds())
 def test_every_client_is_counted_once(pictures: list[Snapshot]) -> None:
-    """Each pid that the driver lists is charged to one holder, or a leftover of one, or a stranger.
+    """Each pid that the driver lists is charged to one holder, or a stranger, or the leftover of one owner.
 
-    While a source is silent nobody is a stranger, so then there may be fewer.
+    A leftover of a kernel is charged to a holder of its own. While a source is silent nobody is a stranger, so then
+    there may be fewer.
     """
     found = Attribution()
     for picture in pictures:
         found = attribute(picture, found.lineage)
         lost = {row.uuid for row in picture.devices if row.state is DeviceState.LOST}
-        ours = [
-            (row.device, row.key.pid)
-            for held in found.holders
-            for row in (*held.leftovers, *(row for holding in held.holdings for row in holding.processes))
-        ]
-        assert len(set(ours)) == len(ours)
+        charged_for = [(row.device, row.key.pid) for held in found.holders for row in rows_of(held)]
+        assert len(set(charged_for)) == len(charged_for)
+        left = [(row.device, row.key.pid) for held in found.holders for row in held.leftovers]
+        assert len(set(left)) == len(left)
+        apart = [held for held in found.holders if held.owner.key.kind is OwnerKind.LEFTOVERS]
+        assert {(row.device, row.key.pid) for held in apart for row in rows_of(held)} == set(left) & set(charged_for)
+        ours = {*charged_for, *left}
         listed = {(row.device, row.pid) for row in picture.clients}
         assert {row for row in ours if row[0] not in lost} <= listed
         if not picture.missed("processes", "owners"):

@@ -110,8 +110,10 @@ def test_what_a_server_that_has_ended_left_behind_is_shown_under_its_notebook() 
     ended = Mark(9000, NOTEBOOK)
     seen = marked(process(300), process(301), owners=(), marks={key(300): ended, key(301): ended}, on=(300, 301))
     for found in (attribute(seen, {}), watch(seen, replace(seen, marks={}))):
-        (holder,) = found.holders
+        holder, left = found.holders
         assert (holder.owner.name, holder.owner.state, holder.owner.root) == ("a.ipynb", OwnerState.DEAD, None)
+        assert (left.owner.key.kind, left.owner.name) == (OwnerKind.LEFTOVERS, "a.ipynb")
+        assert charged(left) == [300, 301]
         assert leftover(holder) == [300, 301]
         assert holder.tree == ()
         assert strange(found) == 0

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.driver import GpuProgram, StandIn
 
-from .lab import GPU, Kernel, Lab, start_ticks, until
+from .lab import GPU, Kernel, Lab, quoted, start_ticks, until
 
 GIB = 2**30
 
@@ -106,7 +106,7 @@ def test_who_holds_what_after_the_work(lab: Lab, driver: StandIn) -> None:
 
 
 def test_what_restarts_and_deaths_leave_behind(lab: Lab, tmp_path: Path) -> None:
-    """Shown under the notebook at once and for as long as it holds, charged to nobody, ended by nobody."""
+    """Shown under the notebook at once and for as long as it holds, charged to no kernel, ended by a person alone."""
     restarted, killed = lab.start_kernel("restarted.ipynb"), lab.start_kernel("killed.ipynb")
     child = int(restarted.run(_child(tmp_path, "gpu.hold('3 GiB')")))
     code = (
@@ -152,6 +152,19 @@ def test_what_restarts_and_deaths_leave_behind(lab: Lab, tmp_path: Path) -> None
         assert _leftover_pids(lab, restarted.id) == [child]
         assert lab.outcome(killed.id) is None
         assert all(start_ticks(pid) is not None for pid in left)
+
+        # It is a holder of its own, warned about without a deadline, until a person ends it.
+        owner = f"leftovers:{restarted.id}"
+        row = next(h for h in lab.report()["holders"] if h["owner"] == owner)
+        assert (row["kind"], row["state"], row["memory_bytes"]) == ("leftovers", "dead", 3 * GIB)
+        assert (row["notebook"], row["offers"]) == ("restarted.ipynb", ["shutdown"])
+        notice = until(lambda: next((n for n in lab.report()["notices"] if n["owner"] == owner), None), "a warning")
+        assert (notice["next_action"], notice["deadline"]) == (None, None)
+        status, outcome = lab.request("POST", f"gpu-guard/api/v1/owners/{quoted(owner)}/shutdown")
+        assert (status, outcome["result"], outcome["freed_bytes"]) == (200, "done", 3 * GIB)
+        assert start_ticks(child) is None
+        assert restarted.id in lab.kernel_ids()
+        assert all(start_ticks(pid) is not None for pid in workers)
     finally:
         for pid in (child, *workers):
             if start_ticks(pid) is not None:

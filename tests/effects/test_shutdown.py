@@ -729,6 +729,7 @@ def test_a_signal_that_is_not_permitted_is_not_waited_for(root, monkeypatch):
             os.kill(child.pid, signal.SIGKILL)
         assert stage.clock.passed - began < 30
         assert [survivor.key for survivor in outcome.survivors] == [child]
+        assert outcome.detail.endswith(f"held by pid {child.pid} (state S, there is no permission to signal it)")
 
     play(root, scene)
 

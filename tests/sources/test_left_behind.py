@@ -143,5 +143,7 @@ def test_an_orphan_of_a_kernel_that_died_is_left_behind_whoever_adopts_it(family
     family.kill(family.between)
     then = family.look(first, root=None)
     assert family.adopted_by() == os.getpid()
-    assert _holder(then).holdings == ()
-    assert [row.key.pid for row in _holder(then).leftovers] == [family.child]
+    kernel, left = then.holders
+    assert kernel.holdings == ()
+    assert [row.key.pid for row in kernel.leftovers] == [family.child]
+    assert (left.owner.key.kind, left.owner.root.pid) == (OwnerKind.LEFTOVERS, family.child)
