@@ -18,12 +18,13 @@ from .core.entry import Entry
 from .core.impact import Impact, impact
 from .core.judge import leased
 from .core.ledger import Ledger, begin, review, settle, under_new_rules, wait_before_loss
+from .core.minutes import lengthen, readings
 from .core.model import Gap, Holder, Instant, OwnerKey, OwnerKind, Snapshot, is_known
 from .core.policy import NOBODY, Action, Mode, Policy, Site
 from .core.verdict import Code, Lease, Notice, Outcome, Protection, Reason, Result, Verdict
 from .keeping import DAY, KeepRefusedError, ReasonMissingError, refusal
 from .protocols import Clock, Enforcer, Grant, Journal, Leases, NoJournal
-from .published import NotPendingError, Pending, Published, pending_sentence
+from .published import NotPendingError, Pending, Price, Published, pending_sentence
 
 RING = 10.0  # seconds for which the driver keeps its samples
 VISITS = 50.0  # seconds; that somebody came to a TensorBoard can be seen for about 60
@@ -68,6 +69,7 @@ class Guard:
         resting_interval: float = 0.0,
         problems: Callable[[], tuple[str, ...]] = tuple,
         site: Site = NOBODY,
+        price: Price | None = None,
         journal: Journal | None = None,
         log: logging.Logger | logging.LoggerAdapter[logging.Logger],
     ) -> None:
@@ -93,7 +95,7 @@ class Guard:
         self._outcomes: deque[Outcome] = deque(maxlen=OUTCOMES_KEPT)
         self._acts: dict[OwnerKey, asyncio.Task[Outcome]] = {}
         self._too_late: set[OwnerKey] = set()
-        self.published = Published(policy=policy, interval=interval, site=site)
+        self.published = Published(policy=policy, interval=interval, site=site, price=price)
 
     async def run(self) -> None:
         """Tick at a steady rate until cancelled. One failed tick is logged, and the next one comes."""
@@ -177,6 +179,12 @@ class Guard:
             gaps_since=self._gaps_since(before, snapshot),
             ticks=before.ticks + 1,
             offers={holder.owner.key: self._enforcer.offers(holder) for holder in perceived.attribution.holders},
+            minutes=lengthen(
+                before.minutes,
+                readings(perceived.attribution.holders, snapshot.devices),
+                now.monotonic,
+                forget=not snapshot.gaps,
+            ),
         )
         for verdict in verdicts:
             if self._policy is not policy:  # another one came meanwhile: the rest is judged by it, at the next look

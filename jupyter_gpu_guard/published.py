@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from .core.attribute import Attribution
 from .core.impact import Impact
 from .core.ledger import Ledger
+from .core.minutes import Minutes
 from .core.model import Holder, OwnerKey, Snapshot
 from .core.policy import NOBODY, Action, Around, Policy, Rule, Site
 from .core.verdict import Lease, Outcome, Verdict
@@ -37,10 +38,19 @@ class Pending:
 
 
 @dataclass(frozen=True)
+class Price:
+    """What one whole GPU costs an hour, in `currency`: a sign or a code, for people."""
+
+    gpu_hour: float
+    currency: str = ""
+
+
+@dataclass(frozen=True)
 class Published:
     """The state after a tick, from which every face is made. Values, not sources: reading it costs nothing.
 
-    `offers`: what a person may ask to be done to each owner.
+    `offers`: what a person may ask to be done to each owner. `minutes`: the last hour of each owner and device. `price`
+    None: not set.
     """
 
     policy: Policy
@@ -58,6 +68,8 @@ class Published:
     site: Site = NOBODY
     pending: Pending | None = None
     offers: Mapping[OwnerKey, tuple[Action, ...]] = field(default_factory=dict)
+    minutes: Mapping[str, Minutes] = field(default_factory=dict)
+    price: Price | None = None
 
     def rule_for(self, holder: Holder) -> Rule:
         """The rule that decides about `holder` as things are now."""

@@ -27,7 +27,8 @@ from jupyter_gpu_guard.core.verdict import Code, Outcome, Result
 from jupyter_gpu_guard.guard import VISITS, Guard, TooLateError
 from jupyter_gpu_guard.keeping import KeepTooLongError
 from jupyter_gpu_guard.leases import FileLeases
-from jupyter_gpu_guard.published import NoSuchOwnerError
+from jupyter_gpu_guard.published import NoSuchOwnerError, Price
+from jupyter_gpu_guard.server.report import report
 
 KEY = OwnerKey(OwnerKind.KERNEL, "k")
 ROOT = ProcessKey(100, 7)
@@ -160,6 +161,27 @@ def test_a_keep_that_is_granted_is_kept(tmp_path):
         assert scene.enforcer.done == [Action.WARN]
         assert [outcome.result for outcome in scene.guard.published.outcomes] == [Result.WITHDRAWN]
         assert scene.observer.alive
+
+    asyncio.run(play())
+
+
+def test_the_report_has_the_last_hour_of_owners_and_devices_and_the_price(tmp_path):
+    """Minute by minute, what each had; what never came near a GPU has none. A price is there only if it is set."""
+
+    async def play():
+        scene = Scene(tmp_path, price=Price(2.5, "€"))
+        quiet = OwnerKey(OwnerKind.TENSORBOARD, "6006")
+        scene.observer.boards = (Owner(quiet, "TensorBoard", ProcessKey(7, 7), OwnerState.IDLE),)
+        await scene.pass_time(60)
+        told = report(scene.guard.published)
+        kernel, board = sorted(told.holders, key=lambda holder: holder.kind)
+        assert kernel.history.compute_percent == [0.0, 0.0]
+        assert kernel.history.memory_bytes == [2 * 2**30] * 2
+        assert board.history is None
+        assert told.devices[0].history.memory_bytes == [2 * 2**30] * 2
+        assert told.devices[0].history.compute_percent == [None, None]
+        assert (told.price.gpu_hour, told.price.currency) == (2.5, "€")
+        assert report(Scene(tmp_path).guard.published).price is None
 
     asyncio.run(play())
 

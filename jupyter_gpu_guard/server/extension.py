@@ -20,13 +20,14 @@ from traitlets import Bool, Enum, Float, Int, List, Unicode, default, validate
 from jupyter_gpu_guard.clock import SystemClock
 from jupyter_gpu_guard.core.model import OwnerKind
 from jupyter_gpu_guard.core.policy import Policy
-from jupyter_gpu_guard.effects.doors import BoardDoor, KernelDoor, LeftoversDoor, TerminalDoor
+from jupyter_gpu_guard.effects.doors import BoardDoor, KernelDoor, TerminalDoor
 from jupyter_gpu_guard.effects.enforcer import OwnerEnforcer, RehearsingEnforcer
 from jupyter_gpu_guard.guard import Guard
 from jupyter_gpu_guard.history.audit import FileAudit, ends
 from jupyter_gpu_guard.kernel.simulated_gpu import VARIABLE
 from jupyter_gpu_guard.leases import FileLeases
 from jupyter_gpu_guard.observe import ACTIVITY_EVERY, Observer
+from jupyter_gpu_guard.published import Price
 from jupyter_gpu_guard.site import this_site
 from jupyter_gpu_guard.sources.drm import DrmDevices
 from jupyter_gpu_guard.sources.insight import ProcfsInsight
@@ -138,6 +139,14 @@ class GpuGuard(ExtensionApp):
         help="Folder in which simulated GPUs are declared. Default: a temporary one for each server."
     ).tag(config=True)
 
+    gpu_hour_price = Float(
+        0.0,
+        help="""What one whole GPU costs an hour: then the sidebar says what is held without work costs, by its share of
+        the memory. 0 or less: nothing is said of it.""",
+    ).tag(config=True)
+
+    currency = Unicode(help="The currency of `gpu_hour_price`, as it is shown: `€`, `USD`, `credits`.").tag(config=True)
+
     audit_days = Int(
         90, help="Days for which the audit is kept: what was done to whom, and why. 0 or less: for ever."
     ).tag(config=True)
@@ -219,7 +228,6 @@ class GpuGuard(ExtensionApp):
                     OwnerKind.KERNEL: KernelDoor(server.kernel_manager),
                     OwnerKind.TERMINAL: TerminalDoor(settings),
                     OwnerKind.TENSORBOARD: BoardDoor(settings, processes.identify, boards.info_files),
-                    OwnerKind.LEFTOVERS: LeftoversDoor(),
                 },
                 owners=owners,
                 look=observer.look,
@@ -238,6 +246,7 @@ class GpuGuard(ExtensionApp):
             resting_interval=self.resting_interval,
             problems=lambda: kernels.problems,
             site=this_site(),
+            price=Price(self.gpu_hour_price, self.currency) if self.gpu_hour_price > 0 else None,
             log=self.log,
         )
         self._built = (kernels, devices)
@@ -329,8 +338,8 @@ class GpuGuard(ExtensionApp):
             cull_memory_above=self.cull_memory_above,
             notice_time=self.notice_time,
             longest_keep=self.longest_keep,
-        )
             undelivered_time=self.undelivered_time,
+        )
 
     def _is_governed(self, by_site: bool) -> None:  # noqa: FBT001 - told by the follower
         self.is_governed = by_site

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, cast
 
 from jupyter_gpu_guard.core.explain import argument, reading, sentence
+from jupyter_gpu_guard.core.minutes import Minutes
 from jupyter_gpu_guard.core.model import (
     Device,
     DeviceState,
@@ -34,6 +35,7 @@ from .wire import (
     WireDue,
     WireExplanation,
     WireGap,
+    WireHistory,
     WireHolder,
     WireHolding,
     WireLease,
@@ -42,6 +44,7 @@ from .wire import (
     WireOutcome,
     WireParked,
     WirePassedOver,
+    WirePrice,
     WireProcess,
     WireReason,
     WireReport,
@@ -73,6 +76,7 @@ def report(state: Published) -> WireReport:
         strangers=[_strangers(strangers) for strangers in state.attribution.strangers],
         notices=[_notice(notice, state) for notice in state.ledger.notices],
         outcomes=[outcome_to_wire(outcome) for outcome in state.outcomes],
+        price=None if state.price is None else WirePrice(gpu_hour=state.price.gpu_hour, currency=state.price.currency),
     )
 
 
@@ -131,12 +135,23 @@ def _device(device: Device, state: Published) -> WireDevice:
         mig=device.mig,
         part_of=device.part_of,
         state=device.state.value,
+        history=_history(state.minutes.get(device.uuid)),
         **_pair("memory_total_bytes", device.memory_total),
         **_pair("memory_used_bytes", device.memory_used),
         **_pair("memory_unattributed_bytes", _unattributed(device, state)),
         **_pair("compute_percent", device.compute),
         **_pair("temperature_celsius", device.temperature),
         **_pair("power_watts", device.power),
+    )
+
+
+def _history(minutes: Minutes | None) -> WireHistory | None:
+    """The last hour; None where nothing but 0 was read: most kernels never come near a GPU."""
+    if minutes is None or not any(minute.compute or minute.memory for minute in minutes.all):
+        return None
+    return WireHistory(
+        compute_percent=[None if minute.compute is None else round(minute.compute, 1) for minute in minutes.all],
+        memory_bytes=[None if minute.memory is None else int(minute.memory) for minute in minutes.all],
     )
 
 
@@ -214,6 +229,7 @@ def _holder(holder: Holder, state: Published) -> WireHolder:
         board=_board(holder, state),
         parked=None if owner.parked is None else WireParked(since=owner.parked.since, memory_bytes=owner.parked.memory),
         offers=[cast("WireOffer", action.value) for action in state.offers.get(key, ())],
+        history=_history(state.minutes.get(str(key))),
         **_pair("memory_bytes", holder.memory),
         **_pair("compute_percent", minute_compute(state.windows.get(key), holder)),
     )

@@ -43,6 +43,13 @@ class WireGap(Wire):
     since: datetime
 
 
+class WireHistory(Wire):
+    """The last hour at most, minute by minute, the newest last and not over yet. null: not seen, or not known."""
+
+    compute_percent: list[float | None]
+    memory_bytes: list[int | None]
+
+
 class WireDevice(Wire):
     """One GPU or MIG instance."""
 
@@ -64,6 +71,7 @@ class WireDevice(Wire):
     mig: bool
     part_of: str | None = None
     state: Literal["ok", "lost", "failing", "suspended"]
+    history: WireHistory | None = None
 
 
 Evidence = Literal["process", "sole-owner", "estimate"]
@@ -138,15 +146,15 @@ class WireLease(Wire):
 
 
 class WireHolder(Wire):
-    """One kernel, terminal or TensorBoard, or what an earlier run of a kernel left behind.
+    """One kernel, terminal or TensorBoard. `compute_percent` is the mean over the last minute seen.
 
     `estimated`: it is inferred, and not seen, that it is on a device. `failed`: its last cell ended in an error.
     `died`: the process before the present one ended by itself. `tree_size`: how many living processes end with it, its
-    own first one too; null: not known. `offers`: what a person may ask for.
+    own first one too; null: not known. `offers`: what a person may ask for. `history` null: it had nothing on a device.
     """
 
     owner: str
-    kind: Literal["kernel", "terminal", "tensorboard", "leftovers"]
+    kind: Literal["kernel", "terminal", "tensorboard"]
     name: str
     notebook: str | None
     kernelspec: str | None
@@ -183,6 +191,7 @@ class WireHolder(Wire):
     board: WireBoard | None = None
     parked: WireParked | None = None
     offers: list[WireOffer] = []
+    history: WireHistory | None = None
 
 
 class WireStrangers(Wire):
@@ -301,6 +310,13 @@ class WireAccept(Wire):
     hash: str
 
 
+class WirePrice(Wire):
+    """What one whole GPU costs an hour, in `currency`: a sign or a code, for people."""
+
+    gpu_hour: float
+    currency: str
+
+
 class WireReport(Wire):
     """GET `gpu-guard/api/v1/report`. `taken_at` null: no tick has been completed yet."""
 
@@ -316,6 +332,7 @@ class WireReport(Wire):
     strangers: list[WireStrangers]
     notices: list[WireNotice]
     outcomes: list[WireOutcome]
+    price: WirePrice | None = None
 
 
 class WirePassedOver(Wire):

@@ -78,6 +78,12 @@ export interface WireGap {
   since: string;
 }
 
+/** The last hour at most, minute by minute, the newest last and not over yet. null: not seen, or not known. */
+export interface WireHistory {
+  compute_percent: Array<number | null>;
+  memory_bytes: Array<number | null>;
+}
+
 /** One GPU or MIG instance. */
 export interface WireDevice {
   uuid: string;
@@ -98,6 +104,7 @@ export interface WireDevice {
   mig: boolean;
   part_of?: string | null;
   state: "ok" | "lost" | "failing" | "suspended";
+  history?: WireHistory | null;
 }
 
 /** One process on one device. No name, no arguments. `type` as the driver has it: C, G, M, joined by `+`. */
@@ -164,15 +171,15 @@ export interface WireLease {
 }
 
 /**
- * One kernel, terminal or TensorBoard, or what an earlier run of a kernel left behind.
+ * One kernel, terminal or TensorBoard. `compute_percent` is the mean over the last minute seen.
  *
  * `estimated`: it is inferred, and not seen, that it is on a device. `failed`: its last cell ended in an error.
  * `died`: the process before the present one ended by itself. `tree_size`: how many living processes end with it, its
- * own first one too; null: not known. `offers`: what a person may ask for.
+ * own first one too; null: not known. `offers`: what a person may ask for. `history` null: it had nothing on a device.
  */
 export interface WireHolder {
   owner: string;
-  kind: "kernel" | "terminal" | "tensorboard" | "leftovers";
+  kind: "kernel" | "terminal" | "tensorboard";
   name: string;
   notebook: string | null;
   kernelspec: string | null;
@@ -198,6 +205,7 @@ export interface WireHolder {
   board?: WireBoard | null;
   parked?: WireParked | null;
   offers?: Array<"release" | "park" | "resume" | "shutdown">;
+  history?: WireHistory | null;
 }
 
 /** Processes on a device that are not of this server, as one anonymous line. */
@@ -306,6 +314,12 @@ export interface WireAccept {
   hash: string;
 }
 
+/** What one whole GPU costs an hour, in `currency`: a sign or a code, for people. */
+export interface WirePrice {
+  gpu_hour: number;
+  currency: string;
+}
+
 /** GET `gpu-guard/api/v1/report`. `taken_at` null: no tick has been completed yet. */
 export interface WireReport {
   schema_version?: number;
@@ -320,6 +334,7 @@ export interface WireReport {
   strangers: Array<WireStrangers>;
   notices: Array<WireNotice>;
   outcomes: Array<WireOutcome>;
+  price?: WirePrice | null;
 }
 
 /** A rule before the one that decides, and the parts of its condition that do not hold; none: it is on trial. */
