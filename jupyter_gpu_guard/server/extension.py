@@ -20,7 +20,7 @@ from traitlets import Bool, Enum, Float, Int, List, Unicode, default, validate
 from jupyter_gpu_guard.clock import SystemClock
 from jupyter_gpu_guard.core.model import OwnerKind
 from jupyter_gpu_guard.core.policy import Policy
-from jupyter_gpu_guard.effects.doors import BoardDoor, KernelDoor, TerminalDoor
+from jupyter_gpu_guard.effects.doors import BoardDoor, KernelDoor, LeftoversDoor, TerminalDoor
 from jupyter_gpu_guard.effects.enforcer import OwnerEnforcer, RehearsingEnforcer
 from jupyter_gpu_guard.guard import Guard
 from jupyter_gpu_guard.history.audit import FileAudit, ends
@@ -228,6 +228,7 @@ class GpuGuard(ExtensionApp):
                     OwnerKind.KERNEL: KernelDoor(server.kernel_manager),
                     OwnerKind.TERMINAL: TerminalDoor(settings),
                     OwnerKind.TENSORBOARD: BoardDoor(settings, processes.identify, boards.info_files),
+                    OwnerKind.LEFTOVERS: LeftoversDoor(),
                 },
                 owners=owners,
                 look=observer.look,

@@ -146,7 +146,7 @@ class WireLease(Wire):
 
 
 class WireHolder(Wire):
-    """One kernel, terminal or TensorBoard. `compute_percent` is the mean over the last minute seen.
+    """One kernel, terminal or TensorBoard, or what an earlier run of a kernel left behind.
 
     `estimated`: it is inferred, and not seen, that it is on a device. `failed`: its last cell ended in an error.
     `died`: the process before the present one ended by itself. `tree_size`: how many living processes end with it, its
@@ -154,7 +154,7 @@ class WireHolder(Wire):
     """
 
     owner: str
-    kind: Literal["kernel", "terminal", "tensorboard"]
+    kind: Literal["kernel", "terminal", "tensorboard", "leftovers"]
     name: str
     notebook: str | None
     kernelspec: str | None

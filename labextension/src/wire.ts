@@ -171,7 +171,7 @@ export interface WireLease {
 }
 
 /**
- * One kernel, terminal or TensorBoard. `compute_percent` is the mean over the last minute seen.
+ * One kernel, terminal or TensorBoard, or what an earlier run of a kernel left behind.
  *
  * `estimated`: it is inferred, and not seen, that it is on a device. `failed`: its last cell ended in an error.
  * `died`: the process before the present one ended by itself. `tree_size`: how many living processes end with it, its
@@ -179,7 +179,7 @@ export interface WireLease {
  */
 export interface WireHolder {
   owner: string;
-  kind: "kernel" | "terminal" | "tensorboard";
+  kind: "kernel" | "terminal" | "tensorboard" | "leftovers";
   name: string;
   notebook: string | null;
   kernelspec: string | null;
