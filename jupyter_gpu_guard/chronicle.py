@@ -69,10 +69,13 @@ class Chronicle:
         self._verdicts = {verdict.owner: verdict for verdict in verdicts}
 
     def warned(self, verdict: Verdict, holder: Holder, notice: Notice) -> None:
-        """A warning was delivered to whoever was connected; without a deadline it was a hint."""
-        kind = Kind.HINTED if notice.deadline is None else Kind.WARNED
+        """A warning was given, and by which ways it reached somebody; without a deadline it was a hint."""
+        kind = Kind.HINTED if verdict.deadline is None else Kind.WARNED
         entry = self._entry(kind, verdict, holder)
-        self._record(replace(entry, deadline=notice.deadline, clients=holder.owner.clients))
+        detail = "it has reached nobody so far" if notice.undelivered else ""
+        if notice.reached:
+            detail = f"reached somebody by {', '.join(notice.reached)}"
+        self._record(replace(entry, deadline=notice.deadline, clients=holder.owner.clients, detail=detail))
 
     async def begun(self, verdict: Verdict, holder: Holder, by: str | None) -> Entry:
         """An act is about to begin. Returns once that is on disk, or cannot be brought there soon."""

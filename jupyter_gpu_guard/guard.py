@@ -413,7 +413,7 @@ class Guard:
         now = self._clock.now()
         notice = None
         if verdict.action is Action.WARN and outcome.result is Result.DONE:
-            notice = self._notice(verdict, holder, now, undelivered=outcome.undelivered)
+            notice = self._notice(verdict, holder, outcome, now)
             self._chronicle.warned(verdict, holder, notice)
         else:
             self._chronicle.ended(outcome, verdict, holder, begun)
@@ -429,10 +429,10 @@ class Guard:
         """Whether a person, a rule or an exemption keeps it."""
         return holder.owner.key in self._pledged or self.published.leaves_alone(holder)
 
-    def _notice(self, verdict: Verdict, holder: Holder, now: Instant, *, undelivered: bool) -> Notice:
+    def _notice(self, verdict: Verdict, holder: Holder, outcome: Outcome, now: Instant) -> Notice:
         """What a person is told. Its deadline is worked out as settle() does: never before the full notice."""
         deadline = None
-        wait = wait_before_loss(verdict, undelivered=undelivered)
+        wait = wait_before_loss(verdict, undelivered=outcome.undelivered)
         if verdict.deadline is not None and wait is not None:
             deadline = now.wall + timedelta(seconds=max(verdict.deadline - now.monotonic, wait))
         return Notice(
@@ -445,6 +445,8 @@ class Guard:
             deadline=deadline,
             memory_bytes=holder.memory if is_known(holder.memory) else 0.0,
             reasons=verdict.reasons,
+            reached=outcome.reached,
+            undelivered=outcome.undelivered,
         )
 
     def _withdraw_notice(self, key: OwnerKey) -> None:

@@ -52,6 +52,7 @@ class Grounds:
     case: Case | None = None
     lease: Lease | None = None
     devices: tuple[Device, ...] = ()
+    reached: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,7 @@ def grounds(holder: Holder, bench: Bench, verdict: Verdict) -> Grounds:
         case=bench.ledger.cases.get(key),
         lease=bench.leases.get(key),
         devices=tuple(bench.devices[h.device] for h in holder.holdings if h.device in bench.devices),
+        reached=key in bench.reached,
     )
 
 
@@ -141,6 +143,7 @@ def judged_again(grounds: Grounds) -> Verdict:
         ledger=Ledger() if grounds.case is None else Ledger({key: grounds.case}),
         devices={device.uuid: device for device in grounds.devices},
         now=grounds.now,
+        reached=frozenset({key}) if grounds.reached else frozenset(),
     )
     (verdict,) = judge((grounds.holder,), bench)
     return verdict

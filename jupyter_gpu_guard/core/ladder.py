@@ -40,9 +40,10 @@ class Climb:
         index = self.case.stages_done if self.case is not None else 0
         if index >= len(self.ladder):
             return _with(verdict, Code.LADDER_DONE)
-        if self.ladder[index].do.loses_work and not self._is_told:
-            index = self._last_warning(index, index)
-        stage, loss = self.ladder[index], self._loss_from(index)
+        if self._names_too_little(index):
+            warning = self._last_warning(index)
+            index = index if warning is None else warning
+        stage, loss = self.ladder[index], self._loss_from(index, self.case)
         if self._is_undelivered:
             verdict = _with(verdict, Code.UNDELIVERED, wait_seconds=verdict.undelivered)
         if stage.do.loses_work and self._is_told and loss is None:
@@ -54,13 +55,20 @@ class Climb:
             return replace(_with(verdict, Code.RETRY_LATER, wait_seconds=wait), deadline=max(due, self.case.retry_at))
         if self.now < due or (stage.do.loses_work and not self._is_told):
             return _with(verdict, Code.NOTICE_RUNNING, wait_seconds=max(0.0, due - self.now))
-        return self._due(verdict, index, loss)
+        return self._due(verdict, index)
 
     def told_again(self, verdict: Verdict) -> Verdict:
-        """The warning that has reached nobody so far, now that it does: with the full notice from now on."""
-        index = self._last_warning(self.case.stages_done if self.case is not None else 0, 0)
-        anew = replace(self, case=None)
-        return anew._due(replace(verdict, stage=index), index, anew._loss_from(index))  # noqa: SLF001  it is one of us
+        """The warning that has reached nobody so far, now that it does: with the full notice from now on.
+
+        It waits as others do where its last delivery failed, and where no rung warns there is nothing to tell.
+        """
+        done, retry_at = (self.case.stages_done, self.case.retry_at) if self.case is not None else (0, None)
+        index = self._last_warning(done)
+        if index is None:
+            index = next((n for n, stage in enumerate(self.ladder) if stage.do is Action.WARN), None)
+        if index is None or (retry_at is not None and self.now < retry_at):
+            return self.step(verdict)
+        return self._due(replace(verdict, stage=index), index)
 
     @property
     def _is_told(self) -> bool:
@@ -70,29 +78,37 @@ class Climb:
     def _is_undelivered(self) -> bool:
         return self.case is not None and self.case.undelivered
 
-    def _due(self, verdict: Verdict, index: int, loss: float | None) -> Verdict:
+    def _names_too_little(self, index: int) -> bool:
+        """Whether nobody was told of the loss that this rung is, or that follows once it has parked the owner."""
+        stage = self.ladder[index]
+        is_on_the_way = stage.do is Action.PARK and any(later.do.loses_work for later in self.ladder[index:])
+        return (stage.do.loses_work or is_on_the_way) and not self._is_told
+
+    def _due(self, verdict: Verdict, index: int) -> Verdict:
+        """`verdict` with the rung that is due. A warning after one that reached nobody names the full notice anew."""
+        do = self.ladder[index].do
+        loss = self._loss_from(index, None if self._is_undelivered and do is Action.WARN else self.case)
         following = next((later.do for later in self.ladder[index:] if later.do.loses_work), None)
-        return replace(verdict, action=self.ladder[index].do, next_action=following, deadline=loss)
+        return replace(verdict, action=do, next_action=following, deadline=loss)
 
-    def _last_warning(self, before: int, otherwise: int) -> int:
-        """The rung that warns of a loss of which nobody was told, although its turn has come."""
-        rungs = range(before - 1, -1, -1)
-        return next((n for n in rungs if self.ladder[n].do is Action.WARN), otherwise)
+    def _last_warning(self, before: int) -> int | None:
+        """The last rung below `before` that warns, if there is one."""
+        return max((n for n, stage in enumerate(self.ladder[:before]) if stage.do is Action.WARN), default=None)
 
-    def _loss_from(self, index: int) -> float | None:
+    def _loss_from(self, index: int, case: Case | None) -> float | None:
         """The monotonic time of the first loss that may come: after its stage is due, and after the full notice.
 
-        A deadline that was promised stays: a rule that takes over may move it away, never closer. None: no loss will
-        come, or the warning has reached nobody, and the rule waits until it does.
+        A deadline that was promised in `case` stays: a rule that takes over may move it away, never closer. None: no
+        loss will come, or the warning has reached nobody, and the rule waits until it does.
         """
         lossy = next((stage for stage in self.ladder[index:] if stage.do.loses_work), None)
         if lossy is None:
             return None
         due = self.now + lossy.after.total_seconds() - self.over
-        warned_at = self.case.warned_at if self.case is not None and self.case.warned_at is not None else self.now
-        promised = self.case.deadline if self.case is not None and self.case.deadline is not None else due
+        warned_at = case.warned_at if case is not None and case.warned_at is not None else self.now
+        promised = case.deadline if case is not None and case.deadline is not None else due
         wait: timedelta | None = self.rule.notice
-        if self._is_undelivered:
+        if case is not None and case.undelivered:
             wait = None if self.rule.undelivered is None else max(self.rule.notice, self.rule.undelivered)
         return None if wait is None else max(due, warned_at + wait.total_seconds(), promised)
 

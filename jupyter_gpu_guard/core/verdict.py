@@ -78,7 +78,8 @@ class Verdict:
     `next_action` is what follows, and `deadline` the monotonic time at which it may come at the earliest; for a loss,
     nothing is lost before it. `idle_for` is in seconds (None: not known). `notice` is how long (seconds) before a loss
     a warning must have been delivered, and `undelivered` the same if it reaches nobody (None: nothing is lost then).
-    `compute_below` (percent) is what the last look before an act is held against.
+    `compute_below` (percent) is what the last look before an act is held against. `repeated`: it is a warning that has
+    reached nobody when it was given first.
     """
 
     owner: OwnerKey
@@ -96,6 +97,7 @@ class Verdict:
     undelivered: float | None = None
 
 
+    repeated: bool = False
 @dataclass(frozen=True)
 class Lease:
     """A person's promise to need it: holds until `until`, to its last second. `by` is the user's name."""
@@ -159,7 +161,7 @@ class Outcome:
 class Notice:
     """A warning that stands: what will happen, when, and why. `deadline` on the wall clock, for people.
 
-    `next_action` and `deadline` None: nothing will follow by itself.
+    `next_action` and `deadline` None: nothing will follow by itself. `reached` and `undelivered` as in its Outcome.
     """
 
     owner: OwnerKey
@@ -171,3 +173,5 @@ class Notice:
     deadline: datetime | None
     memory_bytes: float
     reasons: tuple[Reason, ...]
+    reached: tuple[str, ...] = ()
+    undelivered: bool = False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_gpu_guard.core.policy import Action
 from jupyter_gpu_guard.core.verdict import Outcome, Result, Verdict
-from jupyter_gpu_guard.effects.notices import Notices
+from jupyter_gpu_guard.effects.notices import Notices, silence, somebody
 from jupyter_gpu_guard.effects.outcomes import outcome_of
 from jupyter_gpu_guard.effects.shutdown import Shutdown
 from jupyter_gpu_guard.protocols import nobody_is_spared
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from jupyter_gpu_guard.core.model import Holder, OwnerKey, OwnerKind, Process, ProcessKey
     from jupyter_gpu_guard.effects.doors import Door
+    from jupyter_gpu_guard.effects.notices import Hooks
     from jupyter_gpu_guard.effects.remedies import Remedy
     from jupyter_gpu_guard.protocols import Clock, DevicesSeen, Owners
 
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 class OwnerEnforcer:
     """`Enforcer` for the owners of one server: warns about any of them, shuts down those for which there is a door.
 
-    `remedies` are what can be done to an owner that lives on.
+    `remedies` are what can be done to an owner that lives on. `page_is_open` says whether there is a page that would
+    show a warning; without it every warning is taken to reach somebody. `hooks` tell people where none is.
 
     `look` reads the devices (None: they did not answer) and `processes` the process table, each one at a time and off
     the event loop. `roots` names the first process of every owner. `grace` is between SIGTERM and SIGKILL,
@@ -49,10 +51,12 @@ class OwnerEnforcer:
         grace: float = 60.0,
         shutdown_deadline: float = 30.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        page_is_open: Callable[[], bool] = somebody,
+        hooks: Hooks = silence,
     ) -> None:
         self._log = log
         self._clock = clock
-        self._notices = Notices(event_logger, log, clock)
+        self._notices = Notices(event_logger, log, clock, page_is_open, hooks)
         self._doors = doors
         self._remedies = remedies
         self._shutdown = Shutdown(
@@ -75,9 +79,8 @@ class OwnerEnforcer:
         return (*soft, Action.SHUTDOWN) if holder.owner.key.kind in self._doors else soft
 
     def reaches(self, key: OwnerKey) -> bool:
-        """Every warning is taken to reach somebody."""
-        del key
-        return True
+        """Whether a page is open, or a hook has delivered this very warning."""
+        return self._notices.reaches(key)
 
     def hurry(self) -> None:
         """Bring what is under way to its end without any grace."""

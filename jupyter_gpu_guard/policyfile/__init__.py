@@ -138,7 +138,7 @@ def from_traits(
     longest_keep: float = 8 * 3600,
     undelivered_time: float = 12 * 3600,
 ) -> Policy:
-    """The policy that the options make: seconds, percent, bytes, seconds, seconds.
+    """The policy that the options make: seconds, percent, bytes, and the others in seconds.
 
     A `cull_idle_timeout` or `notice_time` of 0 or less never runs out: nothing is judged idle, or people are only told.
     With an `undelivered_time` of 0 or less nothing is lost before a warning reaches somebody. Raises PolicyError.

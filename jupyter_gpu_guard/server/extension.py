@@ -22,6 +22,10 @@ from jupyter_gpu_guard.core.model import OwnerKind
 from jupyter_gpu_guard.core.policy import Policy
 from jupyter_gpu_guard.effects.doors import BoardDoor, KernelDoor, LeftoversDoor, TerminalDoor
 from jupyter_gpu_guard.effects.enforcer import OwnerEnforcer, RehearsingEnforcer
+from jupyter_gpu_guard.effects.notices import NOTICE
+from jupyter_gpu_guard.effects.pages import Pages
+from jupyter_gpu_guard.effects.park import Means, Park
+from jupyter_gpu_guard.effects.resume import Resume
 from jupyter_gpu_guard.guard import Guard
 from jupyter_gpu_guard.history.audit import FileAudit, ends
 from jupyter_gpu_guard.kernel.simulated_gpu import VARIABLE
@@ -170,6 +174,7 @@ class GpuGuard(ExtensionApp):
         return self._within(proposal, 0.0, 3600.0)
 
     @validate("grace_time")
+    pages: Pages
     def _grace_time_is_a_time(self, proposal: Any) -> float:
         return self._within(proposal, 0.0, 3600.0)
 
@@ -245,6 +250,7 @@ class GpuGuard(ExtensionApp):
             policy=self._follower.first(),
             interval=self.sample_interval,
             resting_interval=self.resting_interval,
+        self.pages = Pages(server.event_logger, NOTICE, clock)
             problems=lambda: kernels.problems,
             site=this_site(),
             price=Price(self.gpu_hour_price, self.currency) if self.gpu_hour_price > 0 else None,
@@ -268,6 +274,7 @@ class GpuGuard(ExtensionApp):
         # The report's models are slow to import, so this happens in a thread and before anybody asks for a report.
         await asyncio.to_thread(importlib.import_module, "jupyter_gpu_guard.server.report")
         following = asyncio.create_task(self._follower.follow(self.guard, max(1.0, self.sample_interval)))
+                page_is_open=self.pages.is_open,
         recalling = asyncio.create_task(self._recall())
         try:
             await self.guard.run()

@@ -12,6 +12,7 @@ from jupyter_server.base.handlers import APIHandler
 from jupyter_server.extension.handler import ExtensionHandlerMixin
 from jupyter_server.utils import ensure_async
 from tornado import web
+from tornado.httputil import HTTPServerRequest
 
 from jupyter_gpu_guard.core.explain import span
 from jupyter_gpu_guard.core.model import OwnerKey, OwnerKind
@@ -83,6 +84,15 @@ class GuardHandler(ExtensionHandlerMixin, APIHandler):
         self.finish(body.model_dump_json())
 
 
+def _is_from_a_page(request: HTTPServerRequest) -> bool:
+    """Whether a script of a page asks, and not a command line, or a person who looks at the answer itself.
+
+    A browser says which of its pages a script belongs to.
+    """
+    headers = request.headers
+    return "Referer" in headers and headers.get("Sec-Fetch-Mode") != "navigate"
+
+
 class ReportHandler(GuardHandler):
     """GET report."""
 
@@ -90,6 +100,9 @@ class ReportHandler(GuardHandler):
     @authorized(action="read")
     async def get(self) -> None:
         """All that is seen, judged and done."""
+        if _is_from_a_page(self.request):
+            extension: Any = self.extensionapp
+            extension.pages.asked()
         from .report import report  # noqa: PLC0415  pydantic is loaded when first needed, not at server start
 
         self.answer(report(self.guard.published))

@@ -293,4 +293,6 @@ def _notice(notice: Notice, state: Published) -> WireNotice:
         memory_bytes=notice.memory_bytes,
         longest_keep_seconds=_longest_keep(holder, state) if holder else 0.0,
         reasons=_reasons(notice.reasons),
+        reached=list(notice.reached),
+        undelivered=notice.undelivered,
     )

@@ -208,6 +208,7 @@ class WireNotice(Wire):
 
     `next_action` and `deadline` null: a hint, nothing will follow by itself (a cell that runs without compute).
     """
+    `reached` are the ways by which it reached somebody when it was given: `page`, or a hook. `undelivered`: none.
 
     id: str
     owner: str
@@ -221,6 +222,8 @@ class WireNotice(Wire):
     longest_keep_seconds: float
     reasons: list[WireReason]
 
+    reached: list[str] = []
+    undelivered: bool = False
 
 class WireOutcome(Wire):
     """What was done, also after the owner is gone. `id` is stable."""

@@ -33,7 +33,9 @@ export const REASON_CODES = [
   "possible-keep-alive",
   "rule-observes",
   "watched",
-  "undelivered"
+  "undelivered",
+  "parked",
+  "waiting-for-room"
 ] as const;
 
 /** A fact that spares a holder now. */
@@ -221,6 +223,7 @@ export interface WireStrangers {
  *
  * `next_action` and `deadline` null: a hint, nothing will follow by itself (a cell that runs without compute).
  */
+ * `reached` are the ways by which it reached somebody when it was given: `page`, or a hook. `undelivered`: none.
 export interface WireNotice {
   id: string;
   owner: string;
@@ -234,6 +237,8 @@ export interface WireNotice {
   longest_keep_seconds: number;
   reasons: Array<WireReason>;
 }
+  reached?: Array<string>;
+  undelivered?: boolean;
 
 /** What was done, also after the owner is gone. `id` is stable. */
 export interface WireOutcome {

@@ -32,6 +32,7 @@ mode: enforce
 defaults:
   idle: {compute_below: 5%, memory_above: 512MiB, for: 8s}
   notice: 12s
+  undelivered: 12s
   keep: {longest: 8h}
   ladder: [{do: warn}, {do: shutdown, after: 12s}]
 """

@@ -27,6 +27,7 @@ rules:
     match: {owner: tensorboard}
     idle: {for: 6s}
     notice: 6s
+    undelivered: 6s
     ladder: [{do: warn}, {do: shutdown, after: 6s}]
 """
 )
@@ -214,6 +215,7 @@ rules:
     match: {owner: tensorboard}
     idle: {for: 8s, unwatched_for: 40s}
     notice: 6s
+    undelivered: 6s
     ladder: [{do: warn}, {do: shutdown, after: 6s}]
 """
 )

@@ -38,6 +38,7 @@ mode: enforce
 defaults:
   idle: {compute_below: 5%, memory_above: 512MiB, for: 8h}
   notice: 6s
+  undelivered: 6s
   ladder: [{do: warn}, {do: shutdown, after: 6s}]
 rules:
   - {name: shown, match: {notebook: "shown/**"}, keep: true}
@@ -45,6 +46,7 @@ rules:
     match: {notebook: "mine/**"}
     idle: {for: 8s}
     notice: 90s
+    undelivered: 90s
     ladder: [{do: warn}, {do: shutdown, after: 90s}]
   - {name: students, match: {group: students}, idle: {for: 6s}}
   - {name: staff, match: {group: staff}, idle: {for: 24s}}

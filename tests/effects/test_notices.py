@@ -27,7 +27,7 @@ from jupyter_gpu_guard.core.model import (
 )
 from jupyter_gpu_guard.core.policy import Action
 from jupyter_gpu_guard.core.verdict import Code, Outcome, Reason, Result, Survivor, Verdict
-from jupyter_gpu_guard.effects.notices import NOTICE, OUTCOME, SCHEMAS, Notices
+from jupyter_gpu_guard.effects.notices import NOTICE, OUTCOME, SCHEMAS, Notices, silence
 
 ROOT = ProcessKey(4242, 77)
 OWNER = Owner(OwnerKey(OwnerKind.KERNEL, "abc"), "a.ipynb", ROOT, OwnerState.IDLE, notebook="lectures/a.ipynb")
@@ -73,12 +73,39 @@ class Ear:
         self.heard.append((schema_id, json.loads(json.dumps(data))))
 
 
-def told(act, *, events=None):
+class FakeHooks:
+    """Hooks that note what they are to tell, and work when they are told to."""
+
+    def __init__(self):
+        self.warnings = []
+        self.outcomes = []
+
+    def warned(self, verdict, holder, deadline, delivered):
+        """Note it."""
+        self.warnings.append((verdict, deadline, delivered))
+
+    def ended(self, outcome):
+        """Note it."""
+        self.outcomes.append(outcome)
+
+
+class FakeDoorbell:
+    """Whether a page is open, as a test says."""
+
+    def __init__(self):
+        self.there = False
+
+    def __call__(self):
+        """Whether there is one now."""
+        return self.there
+
+
+def told(act, *, events=None, page_is_open=lambda: True, hooks=silence):
     """What `act` returns, and every event that was heard."""
 
     async def scene():
         logger = events or EventLogger()
-        notices = Notices(logger, LOG, FakeClock())
+        notices = Notices(logger, LOG, FakeClock(), page_is_open, hooks)
         ear = Ear(logger)
         result = act(notices)
         await logger.gather_listeners()
@@ -159,7 +186,7 @@ def test_an_outcome_is_an_event_with_what_was_seen():
     ]
 
 
-@pytest.mark.parametrize("result", [Result.DONE, Result.ALREADY_GONE, Result.WITHDRAWN, Result.FAILED])
+@pytest.mark.parametrize("result", [Result.DONE, Result.ALREADY_GONE, Result.WITHDRAWN, Result.FAILED, Result.UNSUITED])
 def test_every_result_of_an_act_has_a_word_in_the_schema(result):
     """None of them is refused by the event logger."""
     bare = replace(OUTCOME_OF_IT, result=result, freed_bytes=None, took_seconds=None, notebook=None, by=None)
@@ -239,3 +266,108 @@ def test_the_schemas_are_closed_and_explain_every_property(schema):
     for wrong in ({**event, "code": "print(1)"}, {k: v for k, v in event.items() if k != "owner"}):
         with pytest.raises(ValidationError):
             events.schemas.validate_event(schema, wrong)
+
+
+def test_a_warning_is_delivered_where_a_page_is_open():
+    """Then the outcome says by which way, and the hooks are told all the same, with the deadline."""
+    hooks = FakeHooks()
+    outcome, _ = told(lambda notices: notices.warn(WARNING, HOLDER), hooks=hooks)
+    assert (outcome.reached, outcome.undelivered) == (("page",), False)
+    assert [(verdict, deadline) for verdict, deadline, _ in hooks.warnings] == [
+        (WARNING, NOON + timedelta(seconds=900))
+    ]
+
+
+@pytest.mark.parametrize(("wait", "deadline"), [(3600.0, NOON + timedelta(hours=1)), (None, None)])
+def test_without_a_page_a_warning_is_not_delivered(wait, deadline):
+    """The event says when the loss comes if it stays so; whom a hook reaches is told the full notice from now."""
+    hooks = FakeHooks()
+    verdict = replace(WARNING, undelivered=wait)
+    outcome, heard = told(lambda n: (n.warn(verdict, HOLDER), n.reaches(OWNER.key)), page_is_open=bool, hooks=hooks)
+    assert outcome[0].result is Result.DONE
+    assert (outcome[0].reached, outcome[0].undelivered, outcome[1]) == ((), True, False)
+    assert heard[0][1]["deadline"] == (deadline and deadline.isoformat())
+    assert "nobody could be told" in outcome[0].detail
+    assert hooks.warnings[0][1] == NOON + timedelta(seconds=900)
+
+
+def test_a_hook_that_works_delivers_the_warning_and_is_not_asked_twice():
+    """Over fifty looks each warning goes to the hooks once, also when it is given anew."""
+    hooks, door = FakeHooks(), FakeDoorbell()
+
+    def act(notices):
+        first = notices.warn(WARNING, HOLDER)
+        assert not any(notices.reaches(OWNER.key) for _ in range(50))
+        hooks.warnings[0][2]("webhook")
+        assert all(notices.reaches(OWNER.key) for _ in range(50))
+        second = notices.warn(replace(WARNING, repeated=True), HOLDER)
+        door.there = True
+        third = notices.warn(replace(WARNING, repeated=True), HOLDER)
+        return first.reached, second.reached, third.reached
+
+    reached, heard = told(act, page_is_open=door, hooks=hooks)
+    assert reached == ((), ("webhook",), ("page", "webhook"))
+    assert (len(heard), len(hooks.warnings)) == (3, 1)
+
+
+def test_a_new_warning_goes_to_the_hooks_again_and_an_old_delivery_does_not_count_for_it():
+    """Somebody has worked meanwhile: what a slow hook delivers now is not this warning."""
+    hooks = FakeHooks()
+
+    def act(notices):
+        notices.warn(WARNING, HOLDER)
+        notices.warn(WARNING, HOLDER)
+        hooks.warnings[0][2]("command")
+        before = notices.reaches(OWNER.key)
+        hooks.warnings[1][2]("command")
+        return before, notices.reaches(OWNER.key)
+
+    assert told(act, page_is_open=bool, hooks=hooks)[0] == (False, True)
+
+
+def test_a_page_that_opens_is_reached():
+    """Whether or not a hook has worked."""
+    door = FakeDoorbell()
+
+    def act(notices):
+        notices.warn(WARNING, HOLDER)
+        before, door.there = notices.reaches(OWNER.key), True
+        return before, notices.reaches(OWNER.key)
+
+    assert told(act, page_is_open=door)[0] == (False, True)
+
+
+def test_a_warning_that_could_not_be_published_goes_to_no_hook():
+    """It is tried again as a whole."""
+    events, hooks = EventLogger(), FakeHooks()
+
+    def refuse(schema_id, data):
+        raise RuntimeError("disk full")
+
+    def act(notices):
+        events.add_modifier(schema_id=NOTICE, modifier=refuse)
+        return notices.warn(WARNING, HOLDER)
+
+    assert told(act, events=events, hooks=hooks)[0].result is Result.FAILED
+    assert hooks.warnings == []
+
+
+def test_hooks_are_told_once_what_a_rule_has_done():
+    """Not what a person asked for, nor what did not happen; a failure that repeats only once."""
+    hooks = FakeHooks()
+    done = replace(OUTCOME_OF_IT, by=None, rule="students")
+    failed = replace(done, result=Result.FAILED)
+
+    def act(notices):
+        for outcome in (
+            OUTCOME_OF_IT,
+            replace(done, result=Result.WITHDRAWN),
+            replace(done, result=Result.UNSUITED),
+            *(failed, failed, failed),
+            done,
+            failed,
+        ):
+            notices.announce(outcome)
+
+    told(act, hooks=hooks)
+    assert hooks.outcomes == [failed, done, failed]
