@@ -68,6 +68,11 @@ class Ledger:
         case = self.cases.get(owner)
         return case if case is not None and case.root == root else None
 
+    def is_unheard(self, warning: Outcome) -> bool:
+        """Whether `warning` has reached nobody, and none before it in the same Case that names a loss has either."""
+        case = self.case_of(warning.owner, warning.root)
+        return warning.undelivered and (case is None or case.warned_at is None or case.undelivered)
+
     @property
     def notices(self) -> tuple[Notice, ...]:
         """The warnings that stand. A rehearsal warns nobody."""
@@ -138,7 +143,7 @@ def settle(ledger: Ledger, verdict: Verdict, outcome: Outcome, now: Instant, not
     elif outcome.result in (Result.ALREADY_GONE, Result.WITHDRAWN):
         del cases[verdict.owner]
     elif verdict.action is Action.WARN:
-        cases[verdict.owner] = _warned(case, verdict, now, notice, undelivered=outcome.undelivered)
+        cases[verdict.owner] = _warned(case, verdict, now, notice, undelivered=ledger.is_unheard(outcome))
     elif outcome.result is Result.REHEARSED:
         cases[verdict.owner] = replace(case, acting=False, stages_done=case.stages_done + 1)
     else:
@@ -173,8 +178,9 @@ def _warned(case: Case, verdict: Verdict, now: Instant, notice: Notice | None, *
         first = case.warned_at is None or case.undelivered
         warned_at = now.monotonic if first else case.warned_at
         wait = wait_before_loss(verdict, undelivered=undelivered)
-        earlier = case.deadline or 0.0 if undelivered or not case.undelivered else 0.0
+        earlier = 0.0 if case.undelivered and not undelivered else case.deadline or 0.0
         promised = None if wait is None else max(verdict.deadline, now.monotonic + wait, earlier)
+        notice = notice and _as_promised(notice, verdict, promised, now)
     return replace(
         case,
         failures=0,
@@ -185,6 +191,14 @@ def _warned(case: Case, verdict: Verdict, now: Instant, notice: Notice | None, *
         notice=notice,
         undelivered=undelivered and warned_at is not None,
     )
+
+
+def _as_promised(notice: Notice, verdict: Verdict, promised: float | None, now: Instant) -> Notice:
+    """`notice` of what the Case holds to; without a deadline it names nothing that follows."""
+    if promised is None:
+        return replace(notice, next_action=None, deadline=None)
+    deadline = now.wall + timedelta(seconds=promised - now.monotonic)
+    return replace(notice, next_action=verdict.next_action, deadline=deadline)
 
 
 def _moved(case: Case, verdict: Verdict, now: Instant) -> Case:

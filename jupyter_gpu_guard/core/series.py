@@ -29,7 +29,7 @@ from .model import (
     Snapshot,
     Unknown,
 )
-from .policy import NOBODY, Idle, Policy, Rule, Site
+from .policy import NOBODY, Action, Idle, Policy, Rule, Site
 from .rehearse import Act, Carried, rehearse
 from .simulate import ended_by
 from .tally import Ended, Hold, Tally
@@ -159,9 +159,9 @@ class SeriesSimulation:
         self._carried = scene.carried
         for act in scene.acts:
             self.acts.append(act)
-            if not act.verdict.action.loses_work:
+            if act.verdict.action is Action.WARN:
                 self._is_warned = True
-            else:
+            elif act.verdict.action.loses_work:
                 self._ended = ended_by(act, point.at)
         if self._short:
             codes = {reason.code for verdict in scene.verdicts.values() for reason in verdict.reasons}

@@ -6,7 +6,7 @@ Every thought is that of the guard (`core.rehearse`); what is added here is that
 from __future__ import annotations
 
 from .model import Holder, Snapshot, is_known
-from .policy import NOBODY, Policy, Site
+from .policy import NOBODY, Action, Policy, Site
 from .rehearse import Act, Carried, Life, rehearse
 from .tally import Ended, Tally
 
@@ -61,7 +61,7 @@ class Simulation:
     def _note(self, act: Act, now: float) -> None:
         life = _life(act.holder)
         if not act.verdict.action.loses_work:
-            if life not in self._warned:
+            if act.verdict.action is Action.WARN and life not in self._warned:
                 self._warned.add(life)
                 self.tally.warned += 1
             return

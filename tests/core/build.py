@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from hypothesis import settings
 
 from jupyter_gpu_guard.core.judge import Bench, judge
-from jupyter_gpu_guard.core.ledger import Case, Ledger
+from jupyter_gpu_guard.core.ledger import Case, Ledger, wait_before_loss
 from jupyter_gpu_guard.core.model import (
     Device,
     DeviceState,
@@ -180,6 +180,7 @@ def rule(
     compute_below: float = 5.0,
     memory_above: str = "512MiB",
     keep: bool = False,
+    undelivered: str | None = "12h",
 ) -> Rule:
     """A Rule that warns when `lasting` is reached and shuts down one notice later, unless `ladder` says otherwise."""
     return Rule(
@@ -189,6 +190,7 @@ def rule(
         notice=parse_duration(notice),
         ladder=ladder or rungs("warn", ("shutdown", notice)),
         keep=keep,
+        undelivered=None if undelivered is None else parse_duration(undelivered),
     )
 
 
@@ -217,8 +219,9 @@ def verdict_on(
     leased: Lease | None = None,
     now: float = 100_000.0,
     windows: Windows | None = None,
+    reached: bool = False,
 ) -> Verdict:
-    """What judge says at `now` about a Holder that was seen idle for `idle`."""
+    """What judge says at `now` about a Holder that was seen idle for `idle`. `reached`: a page is open by now."""
     ruled = policy(by) if isinstance(by, Rule) else by or policy()
     who = held.owner.key
     bench = Bench(
@@ -228,6 +231,7 @@ def verdict_on(
         ledger=Ledger() if case is None else Ledger({who: case}),
         devices={f"gpu-{n}": device(f"gpu-{n}") for n in range(4)},
         now=at(now),
+        reached=frozenset({who}) if reached else frozenset(),
     )
     (verdict,) = judge((held,), bench)
     return verdict
@@ -238,17 +242,26 @@ def codes(verdict: Verdict) -> list[Code]:
     return [reason.code for reason in verdict.reasons]
 
 
-def outcome(verdict: Verdict, result: Result, now: Instant) -> Outcome:
+def outcome(verdict: Verdict, result: Result, now: Instant, *, undelivered: bool = False) -> Outcome:
     """What a door answers."""
-    return Outcome(verdict.owner, verdict.root, verdict.action, verdict.rule, result, now.wall, result.value)
+    return Outcome(
+        verdict.owner,
+        verdict.root,
+        verdict.action,
+        verdict.rule,
+        result,
+        now.wall,
+        result.value,
+        undelivered=undelivered,
+    )
 
 
-def notice_of(verdict: Verdict, now: Instant) -> Notice:
+def notice_of(verdict: Verdict, now: Instant, *, undelivered: bool = False) -> Notice:
     """What a person is told with a warning, as the guard words it."""
     deadline = None
-    if verdict.deadline is not None:
-        wait = max(verdict.deadline - now.monotonic, verdict.notice or 0.0)
-        deadline = now.wall + timedelta(seconds=wait)
+    wait = wait_before_loss(verdict, undelivered=undelivered)
+    if verdict.deadline is not None and wait is not None:
+        deadline = now.wall + timedelta(seconds=max(verdict.deadline - now.monotonic, wait))
     return Notice(
         owner=verdict.owner,
         name=str(verdict.owner),

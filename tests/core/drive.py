@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from jupyter_gpu_guard.core.assess import Perceived, decide, perceive
+from jupyter_gpu_guard.core.assess import Perceived, bench_of, perceive, ruled
 from jupyter_gpu_guard.core.attribute import Attribution
 from jupyter_gpu_guard.core.ledger import Ledger, begin, review, settle
 from jupyter_gpu_guard.core.model import Holder, Instant, OwnerKey, ProcessKey, Snapshot
@@ -17,6 +17,7 @@ from .build import notice_of, outcome, policy
 LONGEST_SPAN = 10.0
 
 Script = Callable[[Verdict, Instant], Result]
+Presence = Callable[[OwnerKey, float], bool]
 
 
 def always_done(verdict: Verdict, now: Instant) -> Result:
@@ -24,9 +25,17 @@ def always_done(verdict: Verdict, now: Instant) -> Result:
     return Result.DONE
 
 
+def always_there(owner: OwnerKey, now: float) -> bool:
+    """Each warning reaches somebody."""
+    return True
+
+
 @dataclass(frozen=True)
 class Act:
-    """One verdict that was carried out, and how. `holder` is what was seen when it began, `rule` what decided."""
+    """One verdict that was carried out, and how. `holder` is what was seen when it began, `rule` what decided.
+
+    `reached`: somebody was there to be told.
+    """
 
     begun: Instant
     verdict: Verdict
@@ -34,6 +43,7 @@ class Act:
     result: Result
     rule: Rule
     notice: Notice | None = None
+    reached: bool = True
 
 
 @dataclass(frozen=True)
@@ -59,17 +69,20 @@ class Tick:
 def tick(
     seen: Snapshot,
     state: State,
-    ruled: Policy,
+    in_force: Policy,
     leases: Iterable[Lease] = (),
     script: Script = always_done,
     takes: float = 0.0,
+    present: Presence = always_there,
 ) -> Tick:
-    """One round: attribute, push, judge, limit, review, act, settle. A shutdown is settled `takes` seconds later."""
+    """One round: attribute, push, judge, limit, review, act, settle. Whatever is no warning takes so many seconds."""
     now = seen.taken_at
     state = _settled(state, now, takes)
     held = {promise.owner: promise for promise in leases if promise.until >= now.wall}
     perceived = perceive(seen, state.perceived, LONGEST_SPAN)
-    verdicts = decide(seen, perceived, ruled, held, state.ledger)
+    unheard = (case.owner for case in state.ledger.cases.values() if case.undelivered)
+    reached = frozenset(key for key in unheard if present(key, now.monotonic))
+    verdicts = ruled(perceived, bench_of(seen, perceived, in_force, held, state.ledger, reached=reached))
     state = replace(state, perceived=perceived, ledger=review(state.ledger, verdicts, now))
     attribution = perceived.attribution
     holders = {held.owner.key: held for held in attribution.holders}
@@ -79,14 +92,15 @@ def tick(
             continue
         result = script(verdict, now)
         told = verdict.action is Action.WARN and result is Result.DONE
-        decided = next(found for found in ruled.rules if found.name == verdict.rule)
-        notice = notice_of(verdict, now) if told else None
-        acts.append(Act(now, verdict, holders[verdict.owner], result, decided, notice))
-        if verdict.action.loses_work:
-            state = replace(state, ledger=begin(state.ledger, verdict, now), under_way=(*state.under_way, acts[-1]))
+        decided = next(found for found in in_force.rules if found.name == verdict.rule)
+        there = present(verdict.owner, now.monotonic)
+        said = outcome(verdict, result, now, undelivered=told and not there)
+        notice = notice_of(verdict, now, undelivered=state.ledger.is_unheard(said)) if told else None
+        acts.append(Act(now, verdict, holders[verdict.owner], result, decided, notice, there))
+        if verdict.action is Action.WARN:
+            state = replace(state, ledger=settle(state.ledger, verdict, said, now, notice))
         else:
-            settled = settle(state.ledger, verdict, outcome(verdict, result, now), now, notice)
-            state = replace(state, ledger=settled)
+            state = replace(state, ledger=begin(state.ledger, verdict, now), under_way=(*state.under_way, acts[-1]))
     state = _settled(state, now, takes)
     return Tick(seen, attribution, {verdict.owner: verdict for verdict in verdicts}, tuple(acts), state)
 
@@ -101,16 +115,17 @@ def _settled(state: State, now: Instant, takes: float) -> State:
 
 def drive(
     film: Sequence[Snapshot],
-    ruled: Policy | Callable[[float], Policy] | None = None,
+    rules: Policy | Callable[[float], Policy] | None = None,
     *,
     leases: Iterable[Lease] = (),
     script: Script = always_done,
     takes: float = 0.0,
     restart_at: Iterable[int] = (),
+    present: Presence = always_there,
 ) -> list[Tick]:
     """Show `film` to the core, picture by picture. What was shut down is gone from the pictures that follow.
 
-    `ruled` may change with the monotonic time. Before each picture in `restart_at` all state is lost.
+    `rules` may change with the monotonic time. Before each picture in `restart_at` all state is lost.
     """
     leases, restart_at = tuple(leases), frozenset(restart_at)
     state, ended, ticks = State(), set[ProcessKey](), list[Tick]()
@@ -118,8 +133,8 @@ def drive(
         if number in restart_at:
             state = State()
         now = picture.taken_at.monotonic
-        in_force = ruled(now) if callable(ruled) else ruled or policy()
-        one = tick(_without(picture, ended), state, in_force, leases, script, takes)
+        in_force = rules(now) if callable(rules) else rules or policy()
+        one = tick(_without(picture, ended), state, in_force, leases, script, takes, present)
         for act in one.acts:
             if act.verdict.action.loses_work and act.result is Result.DONE:
                 ended.update(act.holder.tree)
