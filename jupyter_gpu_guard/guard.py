@@ -432,7 +432,7 @@ class Guard:
     def _notice(self, verdict: Verdict, holder: Holder, outcome: Outcome, now: Instant) -> Notice:
         """What a person is told. Its deadline is worked out as settle() does: never before the full notice."""
         deadline = None
-        wait = wait_before_loss(verdict, undelivered=outcome.undelivered)
+        wait = wait_before_loss(verdict, undelivered=self._ledger.is_unheard(outcome))
         if verdict.deadline is not None and wait is not None:
             deadline = now.wall + timedelta(seconds=max(verdict.deadline - now.monotonic, wait))
         return Notice(
