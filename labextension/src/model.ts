@@ -1,7 +1,8 @@
 import type { Event } from '@jupyterlab/services';
 import { Poll } from '@lumino/polling';
 import { type ISignal, Signal } from '@lumino/signaling';
-import { type Act, Fault, type IApi } from './api';
+import { type Act, Fault, type IApi, type IReportAnswer } from './api';
+import type { IPages } from './pages';
 import type { IGpuGuard } from './tokens';
 import {
   SCHEMA_VERSION,
@@ -18,6 +19,8 @@ const UNWATCHED_SECONDS = 30;
 const LONGEST_BACKOFF_SECONDS = 60;
 /** Below this the two clocks agree: the Date header has whole seconds, and the way takes time too. */
 const CLOCK_TOLERANCE_MS = 2000;
+/** Pages that wait for the same moment would all ask at once. */
+const STAGGER_MS = 500;
 
 /** Anything that tells us of server events. */
 export interface IEventStream {
@@ -27,8 +30,9 @@ export interface IEventStream {
 
 /** One poll, one report, one signal for the whole page. */
 export class GuardModel implements IGpuGuard {
-  constructor(options: { api: IApi; pollSeconds?: number; clock?: () => number }) {
+  constructor(options: { api: IApi; pollSeconds?: number; clock?: () => number; pages?: IPages | null }) {
     this.api = options.api;
+    this._pages = options.pages ?? null;
     this._pollSeconds = options.pollSeconds ?? 5;
     this._clock = options.clock ?? Date.now;
     this._poll = new Poll({
@@ -38,6 +42,7 @@ export class GuardModel implements IGpuGuard {
       standby: 'when-hidden'
     });
     this._poll.ticked.connect(this.onTicked);
+    this._pages?.received.connect(this.onReceived);
     document.addEventListener('visibilitychange', this.onVisibility);
   }
 
@@ -72,14 +77,41 @@ export class GuardModel implements IGpuGuard {
     this._poll.frequency = this.frequency();
   }
 
-  /** Whether somebody looks at the panel. Unwatched, the poll is slower; events still come at once. */
+  /** Whether somebody looks at the panel. */
   set watched(watched: boolean) {
-    if (watched !== this._watched) {
-      this._watched = watched;
-      this._poll.frequency = this.frequency();
-      if (watched) {
+    this.watch('panel', watched);
+  }
+
+  /** Whether somebody looks at `face`. While nobody looks at any, the poll is slower; events still come at once. */
+  watch(face: string, looks: boolean): void {
+    const before = this._watching.size;
+    if (looks) {
+      this._watching.add(face);
+    } else {
+      this._watching.delete(face);
+    }
+    if (before > 0 !== this._watching.size > 0) {
+      this.follow();
+      if (before === 0) {
         void this.refresh();
       }
+    }
+  }
+
+  /**
+   * Whether `face` shows a figure, though nobody may look. Once a face has said that nothing shows, and while none
+   * shows and no warning is due, no request is made: an event, or a person who comes back, ends that.
+   */
+  glance(face: string, shows: boolean): void {
+    this._showing ??= new Set();
+    if (shows) {
+      this._showing.add(face);
+    } else {
+      this._showing.delete(face);
+    }
+    if (this.rests !== this._rested) {
+      this.follow();
+      void this._poll.schedule({ interval: this._poll.frequency.interval, phase: 'resolved' });
     }
   }
 
@@ -145,6 +177,7 @@ export class GuardModel implements IGpuGuard {
   dispose(): void {
     document.removeEventListener('visibilitychange', this.onVisibility);
     this._stream?.disconnect(this.onEvent);
+    this._pages?.dispose();
     this._poll.dispose();
     Signal.clearData(this);
   }
@@ -165,19 +198,13 @@ export class GuardModel implements IGpuGuard {
   private async fetch(): Promise<void> {
     const turn = ++this._asked;
     try {
-      const { report, serverTime } = await this.api.report();
+      const answer = await this.api.report();
       if (turn < this._answered) {
         return; // a later request was answered first
       }
       this._answered = turn;
-      if (report.schema_version !== SCHEMA_VERSION) {
-        throw new Fault('refused', `schema_version ${report.schema_version}, expected ${SCHEMA_VERSION}`);
-      }
-      const ahead = serverTime === null ? 0 : serverTime - this._clock();
-      this._ahead = Math.abs(ahead) < CLOCK_TOLERANCE_MS ? 0 : ahead;
-      this._report = report;
-      this._receivedAt = this._clock();
-      this._fault = null;
+      this.take(answer);
+      this._pages?.tell(answer);
     } catch (error) {
       if (turn >= this._answered) {
         this._answered = turn;
@@ -191,8 +218,38 @@ export class GuardModel implements IGpuGuard {
     }
   }
 
+  private take({ report, serverTime }: IReportAnswer): void {
+    if (report.schema_version !== SCHEMA_VERSION) {
+      throw new Fault('refused', `schema_version ${report.schema_version}, expected ${SCHEMA_VERSION}`);
+    }
+    const ahead = serverTime === null ? 0 : serverTime - this._clock();
+    this._ahead = Math.abs(ahead) < CLOCK_TOLERANCE_MS ? 0 : ahead;
+    this._report = report;
+    this._receivedAt = this._clock();
+    this._fault = null;
+    this.follow();
+  }
+
+  /** Nothing shows, and nothing is about to happen that somebody should be told of. */
+  private get rests(): boolean {
+    if (this._watching.size > 0 || this._showing === null || this._showing.size > 0 || this._report === null) {
+      return false;
+    }
+    const { notices, holders } = this._report;
+    return notices.length === 0 && holders.every(({ verdict }) => verdict.deadline === null);
+  }
+
+  private follow(): void {
+    this._rested = this.rests;
+    this._poll.frequency = this.frequency();
+  }
+
   private frequency(): { interval: number; max: number; backoff: boolean } {
-    const seconds = this._watched ? this._pollSeconds : Math.max(UNWATCHED_SECONDS, this._pollSeconds);
+    if (this.rests) {
+      return { interval: Poll.NEVER, max: Poll.NEVER, backoff: false };
+    }
+    const slow = Math.max(UNWATCHED_SECONDS, this._pollSeconds);
+    const seconds = this._watching.size > 0 ? this._pollSeconds : slow;
     return { interval: seconds * 1000, max: Math.max(LONGEST_BACKOFF_SECONDS, seconds) * 1000, backoff: true };
   }
 
@@ -201,6 +258,26 @@ export class GuardModel implements IGpuGuard {
     const hopeless = this._fault?.kind === 'missing' || this._fault?.kind === 'forbidden';
     if (this._poll.state.phase === 'rejected' && hopeless) {
       void this._poll.stop();
+    }
+  };
+
+  /** Another page has asked: that will do for this one too, until the next turn. A hidden page need not draw it. */
+  private readonly onReceived = (_: IPages, answer: IReportAnswer): void => {
+    if (document.hidden) {
+      return;
+    }
+    const { interval } = this._poll.frequency;
+    if (interval !== Poll.NEVER) {
+      void this._poll.schedule({
+        interval: interval + Math.random() * STAGGER_MS,
+        phase: 'resolved',
+        cancel: ({ phase }) => phase === 'refreshed'
+      });
+    }
+    // Of the same look, what this page was told itself may be newer: it knows of what was done here.
+    if ((answer.report.taken_at ?? '') > (this._report?.taken_at ?? '')) {
+      this.take(answer);
+      this._changed.emit();
     }
   };
 
@@ -229,5 +306,8 @@ export class GuardModel implements IGpuGuard {
   private _asked = 0;
   private _answered = 0;
   private _pollSeconds: number;
-  private _watched = false;
+  private readonly _pages: IPages | null;
+  private readonly _watching = new Set<string>();
+  private _showing: Set<string> | null = null;
+  private _rested = false;
 }

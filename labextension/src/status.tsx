@@ -3,13 +3,13 @@ import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
 import { type ISignal, Signal } from '@lumino/signaling';
 import React from 'react';
 import type { ILanguage } from './language';
-import type { IGpuGuard } from './tokens';
+import type { GuardModel } from './model';
 import { summaryOf } from './view';
 
 /** `GPU 6.0 GiB` in the status bar: what my notebooks hold. A click opens the sidebar. */
 export class GuardStatus extends ReactWidget {
   constructor(
-    private readonly guard: IGpuGuard,
+    private readonly guard: GuardModel,
     private readonly language: ILanguage,
     private readonly onClick: () => void
   ) {
@@ -17,13 +17,13 @@ export class GuardStatus extends ReactWidget {
     this.addClass('jp-GpuGuard-Status');
     this.node.dataset.testid = 'gpu-guard-status';
     guard.changed.connect(() => {
-      this.activeChanged.emit();
+      this.follow();
     });
   }
 
   set wanted(wanted: boolean) {
     this._wanted = wanted;
-    this.activeChanged.emit();
+    this.follow();
   }
 
   /** Whether there is something to say, and a person who wants it. */
@@ -31,6 +31,11 @@ export class GuardStatus extends ReactWidget {
 
   get activeStateChanged(): ISignal<this, void> {
     return this.activeChanged;
+  }
+
+  private follow(): void {
+    this.guard.glance('status', this.isAttached && this.isActive());
+    this.activeChanged.emit();
   }
 
   protected render(): React.JSX.Element {
