@@ -89,6 +89,14 @@ _SENTENCES: dict[Code, Callable[[dict[str, Fact]], str]] = {
             else "Nothing is lost before somebody is told."
         )
     ),
+    Code.PARKED: lambda f: (
+        f"It is parked: {memory(f['memory_bytes'])} that it had on GPUs are in the host's memory. "
+        "A cell brings it back."
+    ),
+    Code.WAITING_FOR_ROOM: lambda f: (
+        f"It is to come back and waits for room on {f['device']}: it needs {memory(f['needed_bytes'])}, free are "
+        f"{memory(f['free_bytes'])}{' (held by ' + str(f['held_by']) + ')' if f['held_by'] else ''}."
+    ),
     Code.OBSERVING: lambda _: "The guard only observes: nothing is ended.",
     Code.ASKED: lambda f: f"{f.get('by') or 'Somebody'} asked for it.",
     Code.ATTENDED: lambda _: "It is halted in the debugger, and somebody is connected.",

@@ -246,11 +246,26 @@ class Board:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """That a parked kernel is to be resumed as soon as there is room: since when (aware), and where.
+
+    `device` is for display, as `held_by` is: who holds it, in words. `needed` and `free` are bytes there.
+    """
+
+    since: datetime
+    device: str
+    needed: float
+    free: Reading
+    held_by: str
+
+
+@dataclass(frozen=True)
 class Parked:
     """That what a kernel had on devices is in the host's memory: since when (aware), and how many bytes."""
 
     since: datetime
     memory: float
+    waiting: Waiting | None = None
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,16 @@ def remarks(holder: Holder) -> tuple[Reason, ...]:
     found = []
     owner = holder.owner
     memory = holder.memory
+    if owner.parked is not None:
+        found.append(Reason(Code.PARKED, {"memory_bytes": owner.parked.memory}))
+        if (waiting := owner.parked.waiting) is not None:
+            place: dict[str, Fact] = {
+                "device": waiting.device,
+                "needed_bytes": waiting.needed,
+                "free_bytes": waiting.free if is_known(waiting.free) else None,
+                "held_by": waiting.held_by,
+            }
+            found.append(Reason(Code.WAITING_FOR_ROOM, place))
     if owner.failed and owner.state is OwnerState.IDLE and is_known(memory) and memory > 0:
         found.append(Reason(Code.LAST_CELL_FAILED))
     if holder.leftovers:

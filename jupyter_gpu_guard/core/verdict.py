@@ -47,6 +47,8 @@ class Code(str, Enum):
     RULE_OBSERVES = "rule-observes"  # a rule on trial would do something
     WATCHED = "watched"  # a TensorBoard that somebody looks at
     UNDELIVERED = "undelivered"  # it was warned, and nobody could be told
+    PARKED = "parked"  # what it had on devices is in the host's memory
+    WAITING_FOR_ROOM = "waiting-for-room"  # it is parked and wanted back, and its device is full
 
 
 class Protection(str, Enum):

@@ -19,11 +19,13 @@ from traitlets import Bool, Enum, Float, Int, List, Unicode, default, validate
 
 from jupyter_gpu_guard.clock import SystemClock
 from jupyter_gpu_guard.core.model import OwnerKind
-from jupyter_gpu_guard.core.policy import Policy
+from jupyter_gpu_guard.core.policy import Action, Policy
 from jupyter_gpu_guard.effects.doors import BoardDoor, KernelDoor, LeftoversDoor, TerminalDoor
 from jupyter_gpu_guard.effects.enforcer import OwnerEnforcer, RehearsingEnforcer
 from jupyter_gpu_guard.effects.notices import NOTICE
 from jupyter_gpu_guard.effects.pages import Pages
+from jupyter_gpu_guard.effects.park import Means, Park
+from jupyter_gpu_guard.effects.resume import Resume
 from jupyter_gpu_guard.effects.park import Means, Park
 from jupyter_gpu_guard.effects.resume import Resume
 from jupyter_gpu_guard.guard import Guard
@@ -31,6 +33,9 @@ from jupyter_gpu_guard.history.audit import FileAudit, ends
 from jupyter_gpu_guard.kernel.simulated_gpu import VARIABLE
 from jupyter_gpu_guard.leases import FileLeases
 from jupyter_gpu_guard.observe import ACTIVITY_EVERY, Observer
+from jupyter_gpu_guard.parking.asking import why_not_installed
+from jupyter_gpu_guard.parking.registry import Registry
+from jupyter_gpu_guard.parking.waiting_line import WaitingLine
 from jupyter_gpu_guard.published import Price
 from jupyter_gpu_guard.site import this_site
 from jupyter_gpu_guard.sources.drm import DrmDevices
@@ -38,6 +43,7 @@ from jupyter_gpu_guard.sources.insight import ProcfsInsight
 from jupyter_gpu_guard.sources.kernels import KernelOwners
 from jupyter_gpu_guard.sources.nvml import NvmlDevices
 from jupyter_gpu_guard.sources.owners import JoinedOwners
+from jupyter_gpu_guard.sources.parked import ParkedOwners
 from jupyter_gpu_guard.sources.procfs import ProcfsProcesses
 from jupyter_gpu_guard.sources.several import every_device
 from jupyter_gpu_guard.sources.simulated import SimulatedDevices, prepare
@@ -47,10 +53,12 @@ from jupyter_gpu_guard.sources.websocket_ear import listening
 
 from .following import PolicyFollower
 from .handlers import ROUTES
+from .waking import Waker
 
 if TYPE_CHECKING:
     from jupyter_gpu_guard.policyfile.watch import PolicyFiles
     from jupyter_gpu_guard.protocols import Devices
+    from jupyter_gpu_guard.sources.websocket_ear import Passing
 
 
 RECALLED_WITHIN = 10.0  # seconds
@@ -151,12 +159,19 @@ class GpuGuard(ExtensionApp):
 
     currency = Unicode(help="The currency of `gpu_hour_price`, as it is shown: `€`, `USD`, `credits`.").tag(config=True)
 
+    parking = Bool(
+        False,  # noqa: FBT003
+        help="""Experimental: a kernel may be parked, by its user or by a rule: the driver moves what it has on a GPU
+        to the host's memory, and back when it is used. It needs an NVIDIA driver 570 or later and
+        `pip install 'jupyter-gpu-guard[park]'`. A failure of the driver may cost the kernel.""",
+    ).tag(config=True)
+
     audit_days = Int(
         90, help="Days for which the audit is kept: what was done to whom, and why. 0 or less: for ever."
     ).tag(config=True)
 
     state_directory = Unicode(
-        help="Folder for leases and the audit. Default: `gpu-guard` under Jupyter's data directory."
+        help="Folder for leases, the audit and what is parked. Default: `gpu-guard` under Jupyter's data directory."
     ).tag(config=True)
 
     guard: Guard
@@ -210,9 +225,13 @@ class GpuGuard(ExtensionApp):
             event_logger=server.event_logger,
             log=self.log,
         )
-        self._listen_in(kernels)
+        self._registry = Registry(Path(self.state_directory, "parked.json"))
+        line = WaitingLine()
+        waker = Waker(self._registry, line, clock, self.log)
+        self._listen_in(kernels, waker)
         boards = BoardOwners(settings, Path(server.root_dir), processes, clock, log=self.log)
-        owners = JoinedOwners(kernels, TerminalOwners(settings, processes, clock, log=self.log), boards, log=self.log)
+        joined = JoinedOwners(kernels, TerminalOwners(settings, processes, clock, log=self.log), boards, log=self.log)
+        owners = ParkedOwners(joined, self._registry, line, waker.seen)
         self.audit = FileAudit(Path(self.state_directory, "audit"), days=self.audit_days, server=server.root_dir)
         observer = Observer(
             clock,
@@ -221,7 +240,17 @@ class GpuGuard(ExtensionApp):
             owners,
             insight=ProcfsInsight(),
             activity_every=min(ACTIVITY_EVERY, 6 * self.sample_interval),
-            of_owners=lambda: owners.gaps,
+            of_owners=lambda: joined.gaps,
+        )
+        means = Means(
+            registry=self._registry,
+            owners=owners,
+            look=observer.look,
+            processes=observer.processes,
+            identify=processes.identify,
+            clock=clock,
+            log=self.log,
+            roots=lambda: joined.roots,
         )
         self._follower = PolicyFollower(self._policy_files(), self.log, self._is_governed)
         self.guard = Guard(
@@ -235,12 +264,16 @@ class GpuGuard(ExtensionApp):
                     OwnerKind.TENSORBOARD: BoardDoor(settings, processes.identify, boards.info_files),
                     OwnerKind.LEFTOVERS: LeftoversDoor(),
                 },
+                remedies={
+                    Action.PARK: Park(means, self._why_no_parking()),
+                    Action.RESUME: Resume(means, line, waker.who_holds),
+                },
                 owners=owners,
                 look=observer.look,
                 processes=observer.processes,
                 clock=clock,
                 identify=processes.identify,
-                roots=lambda: owners.roots,
+                roots=lambda: joined.roots,
                 grace=self.grace_time,
             ),
             rehearsal=RehearsingEnforcer(clock),
@@ -256,6 +289,7 @@ class GpuGuard(ExtensionApp):
             price=Price(self.gpu_hour_price, self.currency) if self.gpu_hour_price > 0 else None,
             log=self.log,
         )
+        waker.serves(self.guard)
         self._built = (kernels, devices)
         if not hasattr(ExtensionApp, "_start_jupyter_server_extension"):
             # jupyter_server before 2.16 does not call the hook.
@@ -276,6 +310,7 @@ class GpuGuard(ExtensionApp):
         following = asyncio.create_task(self._follower.follow(self.guard, max(1.0, self.sample_interval)))
                 page_is_open=self.pages.is_open,
         recalling = asyncio.create_task(self._recall())
+        await asyncio.to_thread(self._registry.refresh)
         try:
             await self.guard.run()
         finally:
@@ -303,15 +338,28 @@ class GpuGuard(ExtensionApp):
             with contextlib.suppress(asyncio.CancelledError):
                 await self._loop_task
         await self.guard.close()
+        for entry in self._registry.entries:
+            self.log.info("GPU guard: %s is parked; it ends with the server, like every kernel", entry.name)
         await asyncio.to_thread(self.audit.close)
         for source in self._built:
             source.close()
 
-    def _listen_in(self, kernels: KernelOwners) -> None:
+    def _why_no_parking(self) -> str | None:
+        """Why nothing is parked here, in a sentence; None: it is."""
+        if not self.parking:
+            return "parking is switched off; c.GpuGuard.parking = True allows it"
+        return why_not_installed()
+
+    def _listen_in(self, kernels: KernelOwners, waker: Waker) -> None:
         """Have the websockets of this server tell what only passes there: a cell that asks for a line of input."""
+
+        def overhear(passing: Passing) -> None:
+            kernels.overhear(passing)
+            waker.heard(passing)
+
         name = "kernel_websocket_connection_class"
         try:
-            self.settings[name] = listening(self.settings[name], kernels.overhear, self.log)
+            self.settings[name] = listening(self.settings[name], overhear, self.log)
         except (KeyError, TypeError) as fault:  # then such a cell counts as one that executes
             self.log.debug("The websocket connections of this server cannot be extended: %r", fault)
 

@@ -132,6 +132,19 @@ const REASONS: Record<ReasonCode, (facts: Facts) => string> = {
           'Nobody has been told so far. Nothing is lost within %1 of the warning, or before somebody is.',
           f.span('wait_seconds')
         ),
+  parked: f =>
+    f.trans.__(
+      'It is parked: %1 that it had on GPUs is in the memory of the host. A cell brings it back.',
+      f.bytes('memory_bytes')
+    ),
+  'waiting-for-room': f =>
+    f.trans.__(
+      'It is to come back and waits for room on %1: it needs %2, and %3 is free there%4',
+      f.word('device'),
+      f.bytes('needed_bytes'),
+      f.bytes('free_bytes'),
+      f.aside('held_by')
+    ),
   observing: f => f.trans.__('The guard only observes: nothing is ended.'),
   asked: f => f.trans.__('%1 asked for it.', f.person('by')),
   attended: f => f.trans.__('It is halted in the debugger, and somebody is connected.'),

@@ -35,6 +35,8 @@ export const REASON_CODES = [
   "watched",
   "undelivered",
   "parked",
+  "waiting-for-room",
+  "parked",
   "waiting-for-room"
 ] as const;
 

@@ -41,6 +41,13 @@ FACTS: dict[Code, dict[str, Fact]] = {
     Code.ACTING: {},
     Code.RETRY_LATER: {"wait_seconds": 60},
     Code.UNDELIVERED: {"wait_seconds": 43_200},
+    Code.PARKED: {"memory_bytes": 6 * GIB},
+    Code.WAITING_FOR_ROOM: {
+        "device": "GPU 0",
+        "needed_bytes": 6 * GIB,
+        "free_bytes": GIB,
+        "held_by": "train.ipynb 70.0 GiB, others 3.0 GiB",
+    },
     Code.OBSERVING: {},
     Code.ASKED: {"by": "ada"},
     Code.ATTENDED: {"state": "at-breakpoint"},
