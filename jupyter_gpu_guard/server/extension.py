@@ -22,11 +22,11 @@ from jupyter_gpu_guard.core.model import OwnerKind
 from jupyter_gpu_guard.core.policy import Action, Policy
 from jupyter_gpu_guard.effects.doors import BoardDoor, KernelDoor, LeftoversDoor, TerminalDoor
 from jupyter_gpu_guard.effects.enforcer import OwnerEnforcer, RehearsingEnforcer
+from jupyter_gpu_guard.effects.inside import Inside
 from jupyter_gpu_guard.effects.notices import NOTICE
 from jupyter_gpu_guard.effects.pages import Pages
 from jupyter_gpu_guard.effects.park import Means, Park
-from jupyter_gpu_guard.effects.resume import Resume
-from jupyter_gpu_guard.effects.park import Means, Park
+from jupyter_gpu_guard.effects.release import Release
 from jupyter_gpu_guard.effects.resume import Resume
 from jupyter_gpu_guard.guard import Guard
 from jupyter_gpu_guard.history.audit import FileAudit, ends
@@ -176,6 +176,7 @@ class GpuGuard(ExtensionApp):
 
     guard: Guard
     audit: FileAudit
+    pages: Pages
     is_governed = False  # by rules that are not the user's own
     _built: tuple[KernelOwners, Devices] | None = None
     _loop_task: asyncio.Task[None] | None = None
@@ -189,7 +190,6 @@ class GpuGuard(ExtensionApp):
         return self._within(proposal, 0.0, 3600.0)
 
     @validate("grace_time")
-    pages: Pages
     def _grace_time_is_a_time(self, proposal: Any) -> float:
         return self._within(proposal, 0.0, 3600.0)
 
@@ -217,12 +217,14 @@ class GpuGuard(ExtensionApp):
         processes = ProcfsProcesses()
         devices = self._make_devices()
         settings = server.web_app.settings
+        inside = Inside(server.kernel_manager, lambda key: owners.look_again(key))  # noqa: PLW0108 - they come later
         kernels = KernelOwners(
             server.kernel_manager,
             server.session_manager,
             processes,
             clock,
             event_logger=server.event_logger,
+            own=inside.session,
             log=self.log,
         )
         self._registry = Registry(Path(self.state_directory, "parked.json"))
@@ -252,6 +254,7 @@ class GpuGuard(ExtensionApp):
             log=self.log,
             roots=lambda: joined.roots,
         )
+        self.pages = Pages(server.event_logger, NOTICE, clock)
         self._follower = PolicyFollower(self._policy_files(), self.log, self._is_governed)
         self.guard = Guard(
             observer=observer,
@@ -265,6 +268,13 @@ class GpuGuard(ExtensionApp):
                     OwnerKind.LEFTOVERS: LeftoversDoor(),
                 },
                 remedies={
+                    Action.RELEASE: Release(
+                        inside,
+                        look_again=owners.look_again,
+                        look=observer.look,
+                        identify=processes.identify,
+                        clock=clock,
+                    ),
                     Action.PARK: Park(means, self._why_no_parking()),
                     Action.RESUME: Resume(means, line, waker.who_holds),
                 },
@@ -275,6 +285,7 @@ class GpuGuard(ExtensionApp):
                 identify=processes.identify,
                 roots=lambda: joined.roots,
                 grace=self.grace_time,
+                page_is_open=self.pages.is_open,
             ),
             rehearsal=RehearsingEnforcer(clock),
             journal=self.audit,
@@ -283,7 +294,6 @@ class GpuGuard(ExtensionApp):
             policy=self._follower.first(),
             interval=self.sample_interval,
             resting_interval=self.resting_interval,
-        self.pages = Pages(server.event_logger, NOTICE, clock)
             problems=lambda: kernels.problems,
             site=this_site(),
             price=Price(self.gpu_hour_price, self.currency) if self.gpu_hour_price > 0 else None,
@@ -308,7 +318,6 @@ class GpuGuard(ExtensionApp):
         # The report's models are slow to import, so this happens in a thread and before anybody asks for a report.
         await asyncio.to_thread(importlib.import_module, "jupyter_gpu_guard.server.report")
         following = asyncio.create_task(self._follower.follow(self.guard, max(1.0, self.sample_interval)))
-                page_is_open=self.pages.is_open,
         recalling = asyncio.create_task(self._recall())
         await asyncio.to_thread(self._registry.refresh)
         try:
