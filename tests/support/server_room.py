@@ -133,6 +133,7 @@ class ServerRoom:
             page.close()
         await asyncio.sleep(0.05)
         await self.app._cleanup()
+        self.app.kernel_manager.context.destroy(linger=0)
 
 
 @asynccontextmanager
