@@ -282,6 +282,10 @@ ONE_MISTAKE = {
         "version: 1\ndefaults: {ladder: [{do: shutdown, after: 1h}]}\n",
         "2:43: a shutdown without a warning before it; put `{do: warn}` before it",
     ),
+    "park unannounced": (
+        "version: 1\ndefaults: {ladder: [{do: park, after: 1h}, {do: warn, after: 2h}]}\n",
+        "2:39: a park without a warning before it; put `{do: warn}` before it",
+    ),
     "shutdown before its notice": (
         "version: 1\ndefaults: {notice: 15m, ladder: [{do: warn, after: 5m}, {do: shutdown, after: 15m}]}\n",
         "2:79: this shutdown comes before its notice of 15m has run out; write `after: 20m` or more, or a",

@@ -12,6 +12,7 @@ from .draft import Placed, RuleDraft, Settings
 from .problems import Place, Problem
 
 _GLOBS = ("user", "group", "server", "notebook", "kernelspec", "device")
+_WARNED_OF = (Action.PARK, Action.SHUTDOWN)  # a kernel that is parked answers late
 _ALL = 101.0  # percent: more than can be free
 
 
@@ -91,7 +92,7 @@ def check_ladder(said: Settings, whole: Settings, problems: list[Problem]) -> No
             problems.append(
                 Problem(place, f"this {name} is due before the stage above it", f"write `after: {earliest}` or more")
             )
-        elif stage.value.do.loses_work and warned_at is None:
+        elif stage.value.do in _WARNED_OF and warned_at is None:
             problems.append(Problem(place, f"a {name} without a warning before it", "put `{do: warn}` before it"))
         elif stage.value.do.loses_work and warned_at is not None and stage.value.after < warned_at + notice:
             earliest = say_duration(warned_at + notice)
