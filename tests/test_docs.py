@@ -23,6 +23,7 @@ from traitlets import Undefined
 
 from jupyter_gpu_guard import policyfile
 from jupyter_gpu_guard.cli import main
+from jupyter_gpu_guard.core.budget import Measure, Per
 from jupyter_gpu_guard.core.model import OwnerKind, OwnerState, Why
 from jupyter_gpu_guard.core.policy import STAGES, Mode, Policy
 from jupyter_gpu_guard.core.verdict import Code, Protection, Result
@@ -158,7 +159,7 @@ def policy_keys(folder: Path) -> set[str]:
             if (match := said.fullmatch(f"{problem.what}; {problem.right}"))
         ]
         for key in re.split(", | or ", known[0]) if known else ():
-            inside = "" if key in {"defaults", "rules", "exemptions", "ladder"} else f"{prefix}{key}."
+            inside = "" if key in {"defaults", "rules", "exemptions", "budgets", "ladder"} else f"{prefix}{key}."
             found.add(prefix + key)
             explore(lambda inner, key=key: wrap({key: inner}), inside)
             explore(lambda inner, key=key: wrap({key: [inner]}), inside)
@@ -242,6 +243,8 @@ def test_every_policy_key_is_documented(tmp_path: Path) -> None:
         ("match.owner", {kind.value for kind in OwnerKind}),
         ("match.state", {state.value for state in OwnerState} - {OwnerState.UNKNOWN.value, OwnerState.PARKED.value}),
         ("do", {action.value for action in STAGES}),
+        ("per", {per.value for per in Per}),
+        ("measure", {measure.value for measure in Measure}),
     ],
 )
 def test_every_word_of_a_policy_is_documented(key: str, words: set[str]) -> None:

@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from jupyter_gpu_guard.policyfile import PolicyError, load
 from jupyter_gpu_guard.policyfile.grammar import (
     BELTS,
+    BUDGET,
     EXEMPTION,
     FILE,
     RULE,
@@ -21,6 +22,7 @@ from jupyter_gpu_guard.policyfile.grammar import (
     Kind,
     ListOf,
     Named,
+    Number,
     Only,
     Quantity,
     Section,
@@ -41,6 +43,7 @@ CONTEXT: dict[str, dict[str, Any]] = {
     "a stage of ladder": {"do": "warn"},
     "an exemption": {"match": {}, "until": "2027-01-01T00:00Z", "reason": "r"},
     "trickle": {"over": "6h"},
+    "a budget": {"name": "b", "per": "user", "window": "7d", "measure": "gpu_hours", "limit": 40, "then": "default"},
 }
 
 
@@ -96,7 +99,7 @@ def is_read(content: Any, path: Path) -> bool:
 
 def example(kind: Kind) -> Any:
     """A value that the table itself calls right."""
-    if isinstance(kind, Quantity | Text):
+    if isinstance(kind, Quantity | Text | Number):
         return kind.example
     if isinstance(kind, Words):
         return kind.words[0]
@@ -130,17 +133,18 @@ def test_what_the_reader_takes_the_schema_takes(path: str, tmp_path: Path) -> No
         content = wrap(value)
         by_reader, by_schema = is_read(content, tmp_path / "p.yaml"), SCHEMA.is_valid(content)
         assert by_schema or not by_reader, value
-        if isinstance(kind, Words | Only | YesNo | Count) and "override" not in path and "ladder" not in path:
+        if isinstance(kind, Words | Only | YesNo | Count | Number) and "override" not in path and "ladder" not in path:
             assert by_schema == by_reader, value
 
 
-@pytest.mark.parametrize("section", [FILE, BELTS, EXEMPTION, RULE, STAGE])
+@pytest.mark.parametrize("section", [FILE, BELTS, EXEMPTION, RULE, STAGE, BUDGET])
 def test_neither_takes_a_key_that_is_not_known(section: Section, tmp_path: Path) -> None:
     """Nor leaves out one that must be there."""
     whole = {
         FILE.title: file_of,
         BELTS.title: lambda inner: file_of({"belts": inner}),
         EXEMPTION.title: lambda inner: file_of({"exemptions": [inner]}),
+        BUDGET.title: lambda inner: file_of({"budgets": [inner]}),
         RULE.title: lambda inner: file_of({"rules": [inner]}),
         STAGE.title: lambda inner: file_of({"defaults": {"ladder": [inner]}}),
     }[section.title]

@@ -11,12 +11,13 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from jupyter_gpu_guard.core.budget import Budget
 from jupyter_gpu_guard.core.policy import Match, Policy, Rule
 from jupyter_gpu_guard.policyfile import load
 from jupyter_gpu_guard.policyfile.cases import failures, policy_beside, read_cases
 from jupyter_gpu_guard.policyfile.grammar import CASES_SUFFIX
 from jupyter_gpu_guard.policyfile.problems import Place, Problem
-from jupyter_gpu_guard.policyfile.provenance import Traced, TracedRule
+from jupyter_gpu_guard.policyfile.provenance import Traced, Value
 from jupyter_gpu_guard.policyfile.words import conditions, limit, share, size, stage
 from jupyter_gpu_guard.quantities import say_duration
 
@@ -40,12 +41,13 @@ def policy_view(policy: Policy, now: datetime | None = None) -> RenderableType:
     belts = (
         f"at most {policy.belts.shutdowns_per_tick} shutdowns at once and {policy.belts.shutdowns_per_hour} in an hour"
     )
+    budgets = [Text(f"Budget {_budget(each)}.") for each in policy.budgets]
     exempt = [
         Text(f"Left alone until {each.until:%Y-%m-%d %H:%M} UTC: {_condition(each.match)} ({plain(each.reason)}).")
         for each in policy.exemptions
         if each.until >= now
     ]
-    return Group(Text(f"Mode {policy.mode.value}, {belts}. Policy {policy.digest}.\n"), table, *exempt)
+    return Group(Text(f"Mode {policy.mode.value}, {belts}. Policy {policy.digest}.\n"), table, *budgets, *exempt)
 
 
 def notes(policy: Policy, now: datetime | None = None) -> Iterator[str]:
@@ -61,6 +63,13 @@ def notes(policy: Policy, now: datetime | None = None) -> Iterator[str]:
 
 def _condition(match: Match) -> str:
     return ", ".join(f"{name} {plain(said)}" for name, said in conditions(match).items()) or "everything"
+
+
+def _budget(budget: Budget) -> str:
+    return (
+        f"{plain(budget.name)}: {budget.limit:g} {budget.measure.value} per {budget.per.value} in "
+        f"{say_duration(budget.window)}, of {_condition(budget.match)}; then rule {plain(budget.then)}"
+    )
 
 
 def _idle(rule: Rule) -> str:
@@ -92,10 +101,19 @@ def shown(traced: Traced) -> Iterator[str]:
     for each in traced.rules:
         yield ""
         yield f"{plain(each.rule.name)}: {_condition(each.rule.match)}{_at(each.place)}"
-        width = max(len(value.name) for value in each.values)
-        said = max(len(value.said) for value in each.values if value.name != "ladder") if len(each.values) > 1 else 0
-        for value in each.values:
-            yield f"  {value.name:{width}}  {plain(value.said):{said}}{_at(value.place) or '  built in'}".rstrip()
+        yield from _values(each.values)
+    for each_budget in traced.budgets:
+        budget = each_budget.budget
+        yield ""
+        yield f"Budget {plain(budget.name)}: {_condition(budget.match)}{_at(each_budget.place)}"
+        yield from _values(each_budget.values)
+
+
+def _values(values: Sequence[Value]) -> Iterator[str]:
+    width = max(len(value.name) for value in values)
+    said = max(len(value.said) for value in values if value.name != "ladder") if len(values) > 1 else 0
+    for value in values:
+        yield f"  {value.name:{width}}  {plain(value.said):{said}}{_at(value.place) or '  built in'}".rstrip()
 
 
 def _at(place: Place | None) -> str:
@@ -110,18 +128,18 @@ def as_json(traced: Traced) -> dict[str, Any]:
             {"match": dict(conditions(e.match)), "until": e.until.isoformat(), "reason": e.reason}
             for e in traced.policy.exemptions
         ],
-        "rules": [_rule_as_json(rule) for rule in traced.rules],
+        "rules": [_as_json(each.rule.name, each.rule.match, each.place, each.values) for each in traced.rules],
+        "budgets": [_as_json(each.budget.name, each.budget.match, each.place, each.values) for each in traced.budgets],
     }
 
 
-def _rule_as_json(traced: TracedRule) -> dict[str, Any]:
+def _as_json(name: str, match: Match, place: Place | None, values: Sequence[Value]) -> dict[str, Any]:
     return {
-        "name": traced.rule.name,
-        "match": dict(conditions(traced.rule.match)),
-        "from": str(traced.place) if traced.place else None,
+        "name": name,
+        "match": dict(conditions(match)),
+        "from": str(place) if place else None,
         "values": {
-            value.name: {"value": value.said, "from": str(value.place) if value.place else None}
-            for value in traced.values
+            value.name: {"value": value.said, "from": str(value.place) if value.place else None} for value in values
         },
     }
 

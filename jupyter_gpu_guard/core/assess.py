@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from .attribute import Attribution, attribute
+from .budget import Account, Amount
 from .judge import Bench, judge
 from .ledger import Ledger
 from .limit import limit
@@ -14,6 +16,8 @@ from .policy import NOBODY, Policy, Site
 from .states import refine
 from .verdict import Lease, Verdict
 from .window import Windows, push
+
+NOTHING_SPENT: Mapping[Account, Amount] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -41,9 +45,10 @@ def decide(
     leases: Mapping[OwnerKey, Lease],
     ledger: Ledger,
     site: Site = NOBODY,
+    spending: Mapping[Account, Amount] = NOTHING_SPENT,
 ) -> tuple[Verdict, ...]:
     """Judge and limit: one Verdict for each Holder, in the order of the holders."""
-    return ruled(perceived, bench_of(snapshot, perceived, policy, leases, ledger, site))
+    return ruled(perceived, bench_of(snapshot, perceived, policy, leases, ledger, site, spending=spending))
 
 
 def bench_of(
@@ -54,8 +59,9 @@ def bench_of(
     ledger: Ledger,
     site: Site = NOBODY,
     reached: frozenset[OwnerKey] = frozenset(),
+    spending: Mapping[Account, Amount] = NOTHING_SPENT,
 ) -> Bench:
-    """All that the judgement of this Snapshot rests on. `site`: whose server it is; `reached`: see Bench."""
+    """All that the judgement of this Snapshot rests on. `site`: whose server it is; for the others see Bench."""
     return Bench(
         policy=policy,
         windows=perceived.windows,
@@ -65,6 +71,7 @@ def bench_of(
         now=snapshot.taken_at,
         site=site,
         reached=reached,
+        spending=spending,
     )
 
 

@@ -11,14 +11,16 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
+from .budget import Amount, Spent
 from .judge import Bench, judge
 from .ledger import Case, Ledger
 from .model import Device, Holder, Instant, OwnerKey
-from .policy import DEFAULT_RULE, Exemption, Match, Mode, Policy, Rule
+from .policy import DEFAULT_RULE, Exemption, Match, Mode, Policy, Rule, Site
 from .verdict import Code, Lease, Outcome, Result, Verdict
 from .window import Window
 
 _BOOKKEEPING = frozenset({"tree", "cpu", "young", "efforts", "activity"})
+_SOMEBODY = Site(groups=frozenset({"any"}))  # whose budget it was
 _ABOUT_DAYS = frozenset({Code.TRICKLE, Code.POSSIBLE_KEEP_ALIVE})
 
 
@@ -53,6 +55,7 @@ class Grounds:
     lease: Lease | None = None
     devices: tuple[Device, ...] = ()
     reached: bool = False
+    spent: Spent | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,7 @@ def grounds(holder: Holder, bench: Bench, verdict: Verdict) -> Grounds:
     rules = bench.policy.rules_for(holder, bench.around)
     *trials, rule = rules
     exemption = bench.policy.exemption_for(holder, bench.around)
+    spent = bench.policy.spent_for(holder, bench.around)
     return Grounds(
         now=bench.now,
         mode=bench.policy.mode,
@@ -106,6 +110,7 @@ def grounds(holder: Holder, bench: Bench, verdict: Verdict) -> Grounds:
         lease=bench.leases.get(key),
         devices=tuple(bench.devices[h.device] for h in holder.holdings if h.device in bench.devices),
         reached=key in bench.reached,
+        spent=spent and replace(spent, budget=replace(spent.budget, match=Match())),
     )
 
 
@@ -131,13 +136,17 @@ def cut_off(begun: Entry, now: datetime) -> Entry:
 
 def judged_again(grounds: Grounds) -> Verdict:
     """The Verdict that `grounds` lead to, without the belts, which are about all holders together."""
-    key = grounds.holder.owner.key
+    key, spent = grounds.holder.owner.key, grounds.spent
+    bypassed = () if spent is None or spent.instead_of == grounds.rule.name else (Rule(spent.instead_of),)
     bench = Bench(
         policy=Policy(
             mode=grounds.mode,
-            rules=(*grounds.trials, grounds.rule, Rule(DEFAULT_RULE)),
+            rules=(*grounds.trials, *bypassed, grounds.rule, Rule(DEFAULT_RULE)),
             exemptions=() if grounds.exemption is None else (grounds.exemption,),
+            budgets=() if spent is None else (spent.budget,),
         ),
+        site=_SOMEBODY,
+        spending=dict.fromkeys(spent.budget.accounts(key, _SOMEBODY), Amount(spent.used)) if spent else {},
         windows={} if grounds.window is None else {key: grounds.window},
         leases={} if grounds.lease is None else {key: grounds.lease},
         ledger=Ledger() if grounds.case is None else Ledger({key: grounds.case}),

@@ -46,6 +46,26 @@ def percent(value: Reading | Fact) -> str:
     return f"{value:.0f} %" if value >= 10 or value == int(value) else f"{value:.1f} %"  # noqa: PLR2004
 
 
+def hours(amount: Fact) -> str:
+    """`45.2`, `0.04`: three digits that count; a dash for what is not known."""
+    if not isinstance(amount, (int, float)):
+        return "–"
+    return f"{amount:.0f}" if amount >= 100 else f"{amount:.3g}"  # noqa: PLR2004  whole from here on
+
+
+_MEASURES = {
+    "gib_hours": "GiB·hours",
+    "idle_gib_hours": "GiB·hours without compute",
+    "gpu_hours": "GPU·hours",
+    "idle_gpu_hours": "GPU·hours without compute",
+}
+_PER = {
+    "kernel": "by this one alone",
+    "user": "by its user",
+    "group": "by the group",
+    "site": "by all together",
+}
+
 _SENTENCES: dict[Code, Callable[[dict[str, Fact]], str]] = {
     Code.RULE_KEEPS: lambda f: f"Rule {f['rule']} leaves it alone.",
     Code.NEVER: lambda f: f"Rule {f['rule']} sets no time limit.",
@@ -96,6 +116,11 @@ _SENTENCES: dict[Code, Callable[[dict[str, Fact]], str]] = {
     Code.WAITING_FOR_ROOM: lambda f: (
         f"It is to come back and waits for room on {f['device']}: it needs {memory(f['needed_bytes'])}, free are "
         f"{memory(f['free_bytes'])}{' (held by ' + str(f['held_by']) + ')' if f['held_by'] else ''}."
+    ),
+    Code.OVER_BUDGET: lambda f: (
+        f"Budget {f['budget']} is used up: {hours(f['used'])} of {hours(f['limit'])} {_MEASURES[str(f['measure'])]} "
+        f"{_PER[str(f['per'])]} in {span(f['window_seconds'])}. So rule {f['rule']} decides, in place of "
+        f"{f['instead_of']}."
     ),
     Code.OBSERVING: lambda _: "The guard only observes: nothing is ended.",
     Code.ASKED: lambda f: f"{f.get('by') or 'Somebody'} asked for it.",

@@ -6,8 +6,9 @@ Every Holder gets a Verdict, `keep` too, and every Verdict has at least one Reas
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from .budget import Account, Amount, Spent
 from .ladder import Climb, usable
 from .ledger import Case, Ledger
 from .model import Device, Holder, Instant, OwnerKey, OwnerState, is_known
@@ -22,7 +23,8 @@ from .window import Window, Windows
 class Bench:
     """All that a judgement rests on, apart from the Holder itself.
 
-    `reached` are those whose warning has reached nobody at first, and does by now.
+    `reached` are those whose warning has reached nobody at first, and does by now. `spending` is what has been used of
+    budgets.
     """
 
     policy: Policy
@@ -33,11 +35,12 @@ class Bench:
     now: Instant
     site: Site = NOBODY
     reached: frozenset[OwnerKey] = frozenset()
+    spending: Mapping[Account, Amount] = field(default_factory=dict)
 
     @property
     def around(self) -> Around:
         """What a rule's condition may ask about."""
-        return Around(self.devices, self.now.wall, self.site)
+        return Around(self.devices, self.now.wall, self.site, self.spending)
 
 
 # It is over its limits.
@@ -78,7 +81,29 @@ def leased(lease: Lease) -> Reason:
     return Reason(Code.LEASED, {"until": lease.until.isoformat(), "reason": lease.reason, "by": lease.by})
 
 
+def over_budget(spent: Spent) -> Reason:
+    """The Reason that a budget is used up."""
+    budget = spent.budget
+    facts = {
+        "budget": budget.name,
+        "rule": budget.then,
+        "instead_of": spent.instead_of,
+        "measure": budget.measure.value,
+        "per": budget.per.value,
+        "used": spent.used,
+        "limit": budget.limit,
+        "window_seconds": budget.window.total_seconds(),
+    }
+    return Reason(Code.OVER_BUDGET, facts)
+
+
 def _judge_one(holder: Holder, bench: Bench) -> Verdict:
+    verdict = _by_the_rules(holder, bench)
+    spent = bench.policy.spent_for(holder, bench.around)
+    return verdict if spent is None else replace(verdict, reasons=(*verdict.reasons, over_budget(spent)))
+
+
+def _by_the_rules(holder: Holder, bench: Bench) -> Verdict:
     owner = holder.owner
     around = bench.around
     *on_trial, rule = bench.policy.rules_for(holder, around)

@@ -9,10 +9,13 @@ from datetime import datetime, timedelta
 from enum import Enum
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .calendars import Calendar
 from .model import Device, Holder, OwnerKind, OwnerState, Reading, is_known
+
+if TYPE_CHECKING:
+    from .budget import Account, Amount, Budget, Spent
 
 _FOLDERS = re.compile(r"(?:^|(?<=/))\*\*/")
 
@@ -97,11 +100,15 @@ NOBODY = Site()
 
 @dataclass(frozen=True)
 class Around:
-    """What a condition may ask about beyond the holder: the devices by UUID, the time (aware), whose server it is."""
+    """What a condition may ask about beyond the holder: the devices by UUID, the time (aware), whose server it is.
+
+    `spending` is what has been used of budgets by now.
+    """
 
     devices: Mapping[str, Device]
     now: datetime
     site: Site = NOBODY
+    spending: Mapping[Account, Amount] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -136,6 +143,10 @@ class Match:
         for part, asked in self._given:
             if not _TESTS[part](asked, holder, around):
                 yield part
+
+    def groups_of(self, site: Site) -> tuple[str, ...]:
+        """The groups of `site` that the condition allows, by name."""
+        return tuple(sorted(g for g in site.groups if self.group is None or _matches(g, self.group)))
 
     @cached_property
     def _given(self) -> tuple[tuple[str, Any], ...]:
@@ -278,7 +289,9 @@ DEFAULT_RULE = "default"
 class Policy:
     """All rules in order; the first whose match is true decides. The last is a catch-all named `default`.
 
-    `digest` identifies the content, `source` says where it came from, `fault` why a newer one was not taken.
+    Once one of `budgets` is used up, the rule that it names decides about all that the budget matches, unless the rules
+    keep it. Of several, the first in order counts. `digest` identifies the content, `source` says where it came from,
+    `fault` why a newer one was not taken.
     """
 
     mode: Mode = Mode.OBSERVE
@@ -288,13 +301,38 @@ class Policy:
     source: str = "built-in defaults"
     fault: str | None = None
     exemptions: tuple[Exemption, ...] = ()
+    budgets: tuple[Budget, ...] = ()
 
     def rule_for(self, holder: Holder, around: Around) -> Rule:
-        """The first rule that matches `holder` and does not only observe."""
+        """The rule that decides about `holder`: the first that matches and does not only observe, or a budget's."""
         return self.rules_for(holder, around)[-1]
 
     def rules_for(self, holder: Holder, around: Around) -> tuple[Rule, ...]:
-        """The rules that match `holder`: those that only observe and, as the last, the one that decides."""
+        """Those that match `holder` and only observe and, as the last, the one that decides."""
+        *trials, decides = self.in_order(holder, around)
+        spent = self._spent(decides, holder, around)
+        if spent is not None:
+            decides = next((rule for rule in self.rules if rule.name == spent.budget.then), decides)
+        return (*trials, decides)
+
+    def spent_for(self, holder: Holder, around: Around) -> Spent | None:
+        """The budget that has brought another rule to decide about `holder`; None: none has."""
+        return self._spent(self.in_order(holder, around)[-1], holder, around) if self.budgets else None
+
+    def _spent(self, decides: Rule, holder: Holder, around: Around) -> Spent | None:
+        if decides.keep or not self.budgets:
+            return None
+        from .budget import Spent  # noqa: PLC0415  a budget has a condition, and a policy has budgets
+
+        for budget in self.budgets:
+            if budget.match.holds(holder, around):
+                used = budget.used(holder.owner.key, around.site, around.spending).used
+                if used >= budget.limit:
+                    return Spent(budget, used, decides.name)
+        return None
+
+    def in_order(self, holder: Holder, around: Around) -> tuple[Rule, ...]:
+        """As `rules_for`, by the order of the rules alone, whatever was used."""
         found = []
         for rule in self.rules:
             if rule.match.holds(holder, around):
@@ -309,7 +347,7 @@ class Policy:
         None, where it matches: such a rule only observes.
         """
         missed = {}
-        decides = self.rule_for(holder, around)
+        decides = self.in_order(holder, around)[-1]
         for rule in self.rules:
             if rule is decides:
                 break

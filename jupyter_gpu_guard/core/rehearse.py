@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
-from .assess import Perceived, decide, perceive
+from .assess import NOTHING_SPENT, Perceived, decide, perceive
 from .ledger import Ledger, begin, review, settle
 from .model import Holder, OwnerKey, ProcessKey, Snapshot
-from .policy import NOBODY, Action, Policy, Site
+from .policy import NOBODY, Action, Around, Policy, Site
+from .usage import Meter, spending
 from .verdict import Lease, Outcome, Result, Verdict
 
 Life: TypeAlias = tuple[OwnerKey, ProcessKey | None]
@@ -31,6 +32,7 @@ class Carried:
 
     perceived: Perceived = field(default_factory=Perceived)
     ledger: Ledger = field(default_factory=lambda: Ledger(rehearsal=True))
+    meter: Meter = field(default_factory=Meter)
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,13 @@ def rehearse(
     """
     now = snapshot.taken_at
     perceived = perceive(snapshot, before.perceived, longest_span)
-    verdicts = decide(snapshot, _without(perceived, without), policy, leases, before.ledger, site)
+    left = _without(perceived, without)
+    meter, spent = before.meter, NOTHING_SPENT
+    if policy.budgets:
+        around = Around({device.uuid: device for device in snapshot.devices}, now.wall, site)
+        meter = meter.look(left.attribution.holders, policy, around, now, longest_span)
+        spent = spending((meter.usage,), policy.budgets, now.wall)
+    verdicts = decide(snapshot, left, policy, leases, before.ledger, site, spent)
     ledger = review(before.ledger, verdicts, now)
     holders = {holder.owner.key: holder for holder in perceived.attribution.holders}
     acts = []
@@ -80,7 +88,7 @@ def rehearse(
             ledger = begin(ledger, verdict, now)
         ledger = settle(ledger, verdict, act.outcome, now)
     by_owner = {verdict.owner: verdict for verdict in verdicts}
-    return Scene(snapshot, by_owner, tuple(acts), Carried(perceived, ledger))
+    return Scene(snapshot, by_owner, tuple(acts), Carried(perceived, ledger, meter))
 
 
 def _without(perceived: Perceived, ended: AbstractSet[Life]) -> Perceived:

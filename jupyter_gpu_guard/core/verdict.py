@@ -45,6 +45,7 @@ class Code(str, Enum):
     TRICKLE = "trickle"  # hardly any compute in all over a long time, although there are peaks
     POSSIBLE_KEEP_ALIVE = "possible-keep-alive"  # a little compute comes regularly, as if to seem in use
     RULE_OBSERVES = "rule-observes"  # a rule on trial would do something
+    OVER_BUDGET = "over-budget"  # a budget is used up, so that the rule of the budget decides
     WATCHED = "watched"  # a TensorBoard that somebody looks at
     UNDELIVERED = "undelivered"  # it was warned, and nobody could be told
     PARKED = "parked"  # what it had on devices is in the host's memory
@@ -97,9 +98,9 @@ class Verdict:
     notice: float | None = None
     compute_below: float | None = None
     undelivered: float | None = None
-
-
     repeated: bool = False
+
+
 @dataclass(frozen=True)
 class Lease:
     """A person's promise to need it: holds until `until`, to its last second. `by` is the user's name."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta, timezone, tzinfo
 
+from jupyter_gpu_guard.core.budget import Budget
 from jupyter_gpu_guard.core.calendars import Calendar
 from jupyter_gpu_guard.core.policy import (
     DEFAULT_RULE,
@@ -22,8 +23,8 @@ from jupyter_gpu_guard.core.policy import (
     Trickle,
 )
 
-from .checks import check_ladder, check_names, check_reach, check_trickle, check_undelivered
-from .draft import Condition, FileDraft, RuleDraft, Settings
+from .checks import check_budgets, check_ladder, check_names, check_reach, check_trickle, check_undelivered
+from .draft import BudgetDraft, Condition, FileDraft, RuleDraft, Settings
 from .grammar import Override
 from .problems import Place, Problem, suggestion
 from .values import in_zone
@@ -34,13 +35,14 @@ _USUAL_MEAN = Trickle().mean_below
 
 @dataclass(frozen=True)
 class Built:
-    """A policy, and for each of its rules where its values were written, by their names in a file.
+    """A policy, and for each of its rules and budgets where its values were written, by their names in a file.
 
     What is missing there is built in. `name` is where the rule itself stands.
     """
 
     policy: Policy
     origins: Mapping[str, Mapping[str, Place]]
+    origins_of_budgets: Mapping[str, Mapping[str, Place]]
 
 
 def build(drafts: Sequence[FileDraft], problems: list[Problem]) -> Policy:
@@ -65,7 +67,10 @@ def build_with_origins(drafts: Sequence[FileDraft], problems: list[Problem]) -> 
     written = _overridden(drafts, problems)
     check_names(written, problems)
     matches = {rule.place: named.match(rule.condition) for rule in written if rule.condition is not None}
-    check_reach([(rule, match) for rule in written if (match := matches.get(rule.place)) is not None], problems)
+    drawn = [budget for draft in drafts for budget in draft.budgets]
+    check_budgets(drawn, written, problems)
+    reached = [(rule, match) for rule in written if (match := matches.get(rule.place)) is not None]
+    check_reach(reached, {budget.then.value for budget in drawn}, problems)
     check_ladder(defaults, defaults, problems)
     check_trickle(defaults, defaults, problems)
     check_undelivered(defaults, defaults, problems)
@@ -83,8 +88,26 @@ def build_with_origins(drafts: Sequence[FileDraft], problems: list[Problem]) -> 
         origins[rule.name] = {"name": rule.place, "keep": rule.place, "mode": rule.place, **dict(whole.places())}
     origins[DEFAULT_RULE] = dict(defaults.places())
     catch_all = _complete(DEFAULT_RULE, defaults)
-    policy = Policy(mode=mode, rules=(*rules, catch_all), belts=belts, exemptions=named.exemptions())
-    return Built(policy, origins)
+    policy = Policy(
+        mode=mode,
+        rules=(*rules, catch_all),
+        belts=belts,
+        exemptions=named.exemptions(),
+        budgets=tuple(_budget(each, named.match(each.condition)) for each in drawn),
+    )
+    return Built(policy, origins, {each.name.value: dict(each.places()) for each in drawn})
+
+
+def _budget(said: BudgetDraft, match: Match) -> Budget:
+    return Budget(
+        name=said.name.value,
+        measure=said.measure.value,
+        limit=said.limit.value,
+        window=said.window.value,
+        then=said.then.value,
+        per=said.per.value,
+        match=match,
+    )
 
 
 def _overridden(drafts: Sequence[FileDraft], problems: list[Problem]) -> list[RuleDraft]:

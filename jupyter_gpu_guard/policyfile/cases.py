@@ -7,13 +7,14 @@ for as long as it is idle, on a device with room.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 from yaml.nodes import Node, ScalarNode
 
+from jupyter_gpu_guard.core.budget import Amount
 from jupyter_gpu_guard.core.explain import sentence
 from jupyter_gpu_guard.core.judge import Bench, judge
 from jupyter_gpu_guard.core.ledger import Case, Ledger
@@ -30,13 +31,14 @@ from jupyter_gpu_guard.core.model import (
     OwnerState,
     ProcessKey,
 )
-from jupyter_gpu_guard.core.policy import STAGES, Action, Policy, Site
+from jupyter_gpu_guard.core.policy import STAGES, Action, Around, Policy, Site
 from jupyter_gpu_guard.core.trickle import Stretch
 from jupyter_gpu_guard.core.verdict import Code, Lease, Verdict
 from jupyter_gpu_guard.core.window import Peak, Window
 
 from . import grammar, values
-from .grammar import AGE, CASES_SUFFIX, Key, ListOf, Only, Quantity, Section, Text, Words
+from .draft import Placed
+from .grammar import AGE, CASES_SUFFIX, Key, ListOf, Named, Number, Only, Quantity, Section, Text, Words
 from .marked import compose, read_text
 from .nodes import Nodes
 from .problems import Place, PolicyError, Problem, suggestion
@@ -66,6 +68,7 @@ GIVEN = Section(
         "unused": Key(AGE, "For how long it was seen unused, whatever it computed."),
         "age": Key(AGE, "How long ago it was started."),
         "at": Key(grammar.MOMENT, "The time at which it is judged."),
+        "used": Key(Named(Number()), "What was used of budgets, by their names; nothing."),
         "kept": Key(Only(value=True), "A person keeps it."),
         "warned": Key(AGE, "How long ago the first warning was delivered."),
     },
@@ -120,6 +123,7 @@ class Scene:
     is_kept: bool
     warned_for: timedelta | None
     expected: tuple[Expected, ...]
+    used: Mapping[str, Placed[float]] = field(default_factory=dict)
 
 
 def policy_beside(path: Path) -> Path:
@@ -142,7 +146,15 @@ def read_cases(path: Path) -> tuple[Scene, ...]:
 
 def failures(scenes: Sequence[Scene], policy: Policy) -> list[Problem]:
     """What `policy` says otherwise than expected, each with the place of the expectation."""
-    return [problem for scene in scenes for problem in _failures(scene, judged(scene, policy))]
+    known = {budget.name for budget in policy.budgets}
+    wrong = []
+    for scene in scenes:
+        for name, used in scene.used.items():
+            if name not in known:
+                right = suggestion(name, known) if known else "remove `used`: the policy has no budgets"
+                wrong.append(Problem(used.place, f"{scene.name}: no budget is called {name!r}", right))
+        wrong += _failures(scene, judged(scene, policy))
+    return wrong
 
 
 def judged(scene: Scene, policy: Policy) -> Verdict:
@@ -150,8 +162,15 @@ def judged(scene: Scene, policy: Policy) -> Verdict:
     key = scene.holder.owner.key
     now = Instant(scene.at, _LONG_AGO)
     cases = {}
+    devices = {scene.device.uuid: scene.device}
+    spending = {
+        account: Amount(scene.used[budget.name].value)
+        for budget in policy.budgets
+        if budget.name in scene.used
+        for account in budget.accounts(key, scene.site)
+    }
     if scene.warned_for is not None:
-        rule = policy.rule_for(scene.holder, Bench(policy, {}, {}, Ledger(), {"device": scene.device}, now).around)
+        rule = policy.rule_for(scene.holder, Around(devices, now.wall, scene.site, spending))
         warned_at = now.monotonic - scene.warned_for.total_seconds()
         cases[key] = Case(key, _ROOT, rule.name, warned_at, stages_done=1, warned_at=warned_at)
     bench = Bench(
@@ -159,9 +178,10 @@ def judged(scene: Scene, policy: Policy) -> Verdict:
         windows={} if scene.window is None else {key: scene.window},
         leases={key: Lease(key, scene.at + timedelta(hours=1), "", "somebody")} if scene.is_kept else {},
         ledger=Ledger(cases),
-        devices={scene.device.uuid: scene.device},
+        devices=devices,
         now=now,
         site=scene.site,
+        spending=spending,
     )
     (verdict,) = judge((scene.holder,), bench)
     return verdict
@@ -270,7 +290,18 @@ class _Reader:
             is_kept=(kept := read.yes_or_no(given.get("kept"))) is not None and kept.value,
             warned_for=span("warned"),
             expected=expected,
+            used=self._used(given.get("used")),
         )
+
+    def _used(self, node: Node | None) -> dict[str, Placed[float]]:
+        read = self._nodes
+        right = "write for example used: {student-week: 45}"
+        found = {}
+        for key, value in (read.pairs(node, "'used'", right) or ()) if node is not None else ():
+            name, used = read.text(key, "the name of a budget"), read.number(value, "what was used", right)
+            if name is not None and used is not None:
+                found[name.value] = used
+        return found
 
     def _groups(self, node: Node | None) -> frozenset[str]:
         read = self._nodes

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from datetime import timedelta
 
 from jupyter_gpu_guard.core.policy import DEFAULT_RULE, Action, Idle, Match, Rule, Stage, Trickle
 from jupyter_gpu_guard.quantities import say_duration
 
-from .draft import Placed, RuleDraft, Settings
-from .problems import Place, Problem
+from .draft import BudgetDraft, Placed, RuleDraft, Settings
+from .problems import Place, Problem, suggestion
 
 _GLOBS = ("user", "group", "server", "notebook", "kernelspec", "device")
 _WARNED_OF = (Action.PARK, Action.SHUTDOWN)  # a kernel that is parked answers late
@@ -29,9 +30,38 @@ def check_names(rules: Sequence[RuleDraft], problems: list[Problem]) -> None:
         problems.append(Problem(rule.place, f"the name {rule.name!r} is taken by the rule at {earlier}", right))
 
 
-def check_reach(rules: Sequence[tuple[RuleDraft, Match]], problems: list[Problem]) -> None:
-    """No rule stands behind one that matches all that it does. What only observes is in nobody's way."""
+def check_budgets(budgets: Sequence[BudgetDraft], rules: Sequence[RuleDraft], problems: list[Problem]) -> None:
+    """No name stands for two budgets, and each leads to a rule that can decide."""
+    first: dict[str, Place] = {}
+    known = {DEFAULT_RULE: None, **{rule.name: rule for rule in rules if rule.name}}
+    for budget in budgets:
+        name, then = budget.name, budget.then
+        earlier = first.setdefault(name.value, name.place)
+        if earlier is not name.place:
+            what = f"the name {name.value!r} is taken by the budget at {earlier}"
+            problems.append(Problem(name.place, what, "use another"))
+        if then.value not in known:
+            problems.append(Problem(then.place, f"no rule is called {then.value!r}", suggestion(then.value, known)))
+            continue
+        rule = known[then.value]
+        if rule is not None and rule.keep:
+            what = f"the rule {then.value!r} leaves alone what has used too much"
+            problems.append(Problem(then.place, what, "name a rule with a shorter `idle: {for: ...}`"))
+        elif rule is not None and rule.observe:
+            what = f"the rule {then.value!r} is on trial and decides nothing"
+            problems.append(Problem(then.place, what, "name another rule, or remove `mode: observe` from it"))
+
+
+def check_reach(
+    rules: Sequence[tuple[RuleDraft, Match]], of_budgets: AbstractSet[str], problems: list[Problem]
+) -> None:
+    """No rule stands behind one that matches all that it does. What only observes is in nobody's way.
+
+    A rule `of_budgets`, by its name, may: budgets lead to it.
+    """
     for position, (rule, match) in enumerate(rules):
+        if rule.name in of_budgets:
+            continue
         for earlier, wide in rules[:position]:
             if not earlier.observe and _covers(wide, match):
                 reach = "everything" if wide == Match() else "all that this one matches"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta, tzinfo
 from typing import Generic, TypeVar
 
+from jupyter_gpu_guard.core.budget import Measure, Per
 from jupyter_gpu_guard.core.calendars import Hours
 from jupyter_gpu_guard.core.model import OwnerState
 from jupyter_gpu_guard.core.policy import Match, Mode, Stage
@@ -109,6 +110,25 @@ class ExemptionDraft:
 
 
 @dataclass(frozen=True)
+class BudgetDraft:
+    """One budget as written; `then` is the name of a rule that stands elsewhere."""
+
+    name: Placed[str]
+    condition: Condition
+    per: Placed[Per]
+    window: Placed[timedelta]
+    measure: Placed[Measure]
+    limit: Placed[float]
+    then: Placed[str]
+
+    def places(self) -> Iterator[tuple[str, Place]]:
+        """Where each of its values was written, by its name in a file."""
+        for each in fields(self):
+            if isinstance(value := getattr(self, each.name), Placed):
+                yield each.name, value.place
+
+
+@dataclass(frozen=True)
 class CalendarDraft:
     """One calendar as written: hours by the clock of its file."""
 
@@ -119,7 +139,7 @@ class CalendarDraft:
 
 @dataclass
 class FileDraft:
-    """One file as written. `rules`, `exemptions` and `calendars` hold those that could be read."""
+    """One file as written. `rules`, `exemptions`, `budgets` and `calendars` hold those that could be read."""
 
     mode: Mode | None = None
     timezone: tzinfo | None = None
@@ -129,4 +149,5 @@ class FileDraft:
     defaults: Settings = field(default_factory=Settings)
     rules: list[RuleDraft] = field(default_factory=list)
     exemptions: list[ExemptionDraft] = field(default_factory=list)
+    budgets: list[BudgetDraft] = field(default_factory=list)
     calendars: list[CalendarDraft] = field(default_factory=list)

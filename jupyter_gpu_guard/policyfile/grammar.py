@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, tzinfo
 from enum import Enum
 from typing import Generic, TypeVar, Union
 
+from jupyter_gpu_guard.core.budget import Measure, Per
 from jupyter_gpu_guard.core.calendars import Hours
 from jupyter_gpu_guard.core.model import OwnerKind, OwnerState
 from jupyter_gpu_guard.core.policy import STAGES, Mode
@@ -65,6 +66,13 @@ class Count:
 
 
 @dataclass(frozen=True)
+class Number:
+    """A number above 0, without a unit."""
+
+    example: float = 40
+
+
+@dataclass(frozen=True)
 class YesNo:
     """`true` or `false`."""
 
@@ -106,7 +114,7 @@ class Named:
     value: Kind
 
 
-Kind = Union["Quantity[object]", Words, Text, Count, YesNo, Only, Section, ListOf, Named]
+Kind = Union["Quantity[object]", Words, Text, Count, Number, YesNo, Only, Section, ListOf, Named]
 
 
 @dataclass(frozen=True)
@@ -136,6 +144,7 @@ AGE: Quantity[timedelta] = Quantity(values.age, rf"^{_DURATION}$", "12h")
 DELAY: Quantity[timedelta] = Quantity(values.delay, rf"^{_DURATION}$", "30m", bare=True)
 HOURS: Quantity[Hours] = Quantity(values.hours, r"^[A-Za-z, -]*([0-9: -]+)?$", "mon-fri 08:00-18:00")
 ZONE: Quantity[tzinfo] = Quantity(values.zone, r"^\S+$", "Europe/Berlin")
+SPAN: Quantity[timedelta] = Quantity(values.rolling, rf"^{_DURATION}$", "7d")
 MOMENT: Quantity[datetime] = Quantity(values.moment, r"^ *\d{4}-\d\d-\d\d.*$", "2027-01-20T18:00Z")
 PATTERN = Text("python*")
 
@@ -233,6 +242,19 @@ EXEMPTION = Section(
     },
     required=("match", "until", "reason"),
 )
+BUDGET = Section(
+    "a budget",
+    {
+        "name": Key(Text("student-week"), "A short word for it; no name twice."),
+        "match": Key(MATCH, "What counts, and what the rule then decides about."),
+        "per": Key(_words(Per), "Whose use counts together."),
+        "window": Key(SPAN, "Over so long, up to now."),
+        "measure": Key(_words(Measure), "What is counted."),
+        "limit": Key(Number(), "How much may be used, in the unit of the measure."),
+        "then": Key(Text("default"), "The rule that decides once it is used up."),
+    },
+    required=("name", "per", "window", "measure", "limit", "then"),
+)
 BELTS = Section(
     "belts",
     {
@@ -252,6 +274,7 @@ FILE = Section(
         "defaults": Key(DEFAULTS, "What rules leave open, and the last rule."),
         "exemptions": Key(ListOf(EXEMPTION, may_be_empty=True), "What is left alone until some moment."),
         "rules": Key(ListOf(RULE, may_be_empty=True), "Asked in order: the first that matches decides."),
+        "budgets": Key(ListOf(BUDGET, may_be_empty=True), "How much may be used in a time, and what follows."),
     },
     required=("version",),
 )
@@ -262,7 +285,7 @@ def homes() -> Mapping[str, str]:
     found: dict[str, list[str]] = {}
     for name in SETTINGS:
         found[name] = ["defaults or a rule"]
-    for section in (FILE, BELTS, MATCH, IDLE, TRICKLE, KEEP, STAGE, EXEMPTION, RULE):
+    for section in (FILE, BELTS, MATCH, IDLE, TRICKLE, KEEP, STAGE, EXEMPTION, RULE, BUDGET):
         for name in section.keys:
             if name not in SETTINGS and section.title not in found.setdefault(name, []):
                 found[name].append(section.title)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import TypeVar
@@ -15,6 +16,7 @@ from .grammar import MOST, Quantity, Section, homes
 from .marked import place_of
 from .problems import Place, Problem, suggestion
 
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
 
@@ -133,6 +135,21 @@ class Nodes:
             self.say(node, f"{text} is no limit", f"write {MOST} or less")
         else:
             return Placed(int(digits), self.place(node))
+        return None
+
+    def number(self, node: Node | None, name: str, right: str) -> Placed[float] | None:
+        """A number above 0, without a unit. `right`: what to write instead of anything else."""
+        if node is None or (scalar := self.scalar(node, name, right)) is None:
+            return None
+        text = scalar.value.strip()
+        if not _NUMBER.fullmatch(text):
+            self.say(node, f"{text!r} is not a number", right)
+        elif text.startswith("-") or not text.strip("0."):
+            self.say(node, f"{text} must be more than 0", right)
+        elif float(text) > MOST:
+            self.say(node, f"{text} is no limit", f"write {MOST} or less")
+        else:
+            return Placed(float(text), self.place(node))
         return None
 
     def quantity(self, node: Node | None, kind: Quantity[T]) -> Placed[T] | None:

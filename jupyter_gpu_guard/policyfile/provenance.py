@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from jupyter_gpu_guard.core.budget import Budget
 from jupyter_gpu_guard.core.policy import Policy, Rule
 
 from .building import build_with_origins
@@ -13,7 +14,7 @@ from .draft import FileDraft
 from .marked import compose, read_text
 from .problems import Place, PolicyError, Problem
 from .reading import Reader
-from .words import settings
+from .words import budget_settings, settings
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,21 @@ class TracedRule:
 
 
 @dataclass(frozen=True)
+class TracedBudget:
+    """A budget, where it stands, and where its values come from."""
+
+    budget: Budget
+    place: Place | None
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
 class Traced:
-    """A policy and the origins of its rules, in order."""
+    """A policy and the origins of its rules and budgets, in order."""
 
     policy: Policy
     rules: tuple[TracedRule, ...]
+    budgets: tuple[TracedBudget, ...]
 
 
 def trace(paths: Sequence[Path]) -> Traced:
@@ -57,9 +68,21 @@ def trace(paths: Sequence[Path]) -> Traced:
     built = build_with_origins(drafts, problems)
     if problems:
         raise PolicyError(problems)
-    return Traced(built.policy, tuple(_rule(rule, built.origins[rule.name]) for rule in built.policy.rules))
+    policy = built.policy
+    return Traced(
+        policy,
+        tuple(_rule(rule, built.origins[rule.name]) for rule in policy.rules),
+        tuple(_budget(budget, built.origins_of_budgets[budget.name]) for budget in policy.budgets),
+    )
 
 
 def _rule(rule: Rule, places: Mapping[str, Place]) -> TracedRule:
-    values = (Value(name, said, places.get(name)) for name, said in settings(rule).items())
-    return TracedRule(rule, places.get("name"), tuple(values))
+    return TracedRule(rule, places.get("name"), _values(settings(rule), places))
+
+
+def _budget(budget: Budget, places: Mapping[str, Place]) -> TracedBudget:
+    return TracedBudget(budget, places.get("name"), _values(budget_settings(budget), places))
+
+
+def _values(said: Mapping[str, str], places: Mapping[str, Place]) -> tuple[Value, ...]:
+    return tuple(Value(name, word, places.get(name)) for name, word in said.items())

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from enum import Enum
+from typing import TypeVar
 
 from yaml.nodes import Node, ScalarNode
 
+from jupyter_gpu_guard.core.budget import Measure, Per
 from jupyter_gpu_guard.core.calendars import Hours
 from jupyter_gpu_guard.core.model import OwnerKind, OwnerState
 from jupyter_gpu_guard.core.policy import DEFAULT_RULE, Action, Match, Mode, Stage
 
 from . import grammar
-from .draft import CalendarDraft, Condition, ExemptionDraft, FileDraft, Placed, RuleDraft, Settings
+from .draft import BudgetDraft, CalendarDraft, Condition, ExemptionDraft, FileDraft, Placed, RuleDraft, Settings
 from .grammar import VERSION, Asked, Override
 from .nodes import Nodes, within
 from .problems import Problem
+
+E = TypeVar("E", bound=Enum)
 
 _PEOPLE_ASK = (OwnerState.WAITING, OwnerState.BREAKPOINT)
 
@@ -57,6 +62,9 @@ class Reader:
         for item in read.items(keys.get("rules"), "rules", empty_is_fine=True):
             if rule := self._rule(item):
                 draft.rules.append(rule)
+        for item in read.items(keys.get("budgets"), "budgets", empty_is_fine=True):
+            if budget := self._budget(item):
+                draft.budgets.append(budget)
         return draft
 
     def _shutdowns(self, node: Node | None) -> int | None:
@@ -89,6 +97,27 @@ class Reader:
         if not whole or until is None or reason is None:
             return None
         return ExemptionDraft(condition, until, reason.value, read.place(node))
+
+    def _budget(self, node: Node) -> BudgetDraft | None:
+        read = self._nodes
+        keys = read.mapping(node, "a budget", grammar.BUDGET)
+        if keys is None:
+            return None
+        whole = read.required(node, keys, grammar.BUDGET)
+        condition = self._condition(keys.get("match"))
+        name, then = read.text(keys.get("name"), "a name"), read.text(keys.get("then"), "the name of a rule")
+        per = self._placed(keys.get("per"), Per, "a way to count together")
+        window = read.quantity(keys.get("window"), grammar.SPAN)
+        measure = self._placed(keys.get("measure"), Measure, "a measure")
+        limit = read.number(keys.get("limit"), "a limit", "write for example 40: its unit is that of `measure`")
+        if not whole or None in (name, then, per, window, measure, limit):
+            return None
+        assert name and then and per and window and measure and limit  # noqa: S101, PT018  seen just now
+        return BudgetDraft(name, condition, per, window, measure, limit, then)
+
+    def _placed(self, node: Node | None, words: type[E], name: str) -> Placed[E] | None:
+        word = self._nodes.word(node, words, name)
+        return None if word is None or node is None else Placed(word, self._nodes.place(node))
 
     def _rule(self, node: Node) -> RuleDraft | None:
         read = self._nodes

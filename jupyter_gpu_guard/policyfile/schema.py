@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .cases import CASES
-from .grammar import FILE, MOST, Count, Kind, ListOf, Named, Only, Quantity, Section, Text, Words, YesNo
+from .grammar import FILE, MOST, Count, Kind, ListOf, Named, Number, Only, Quantity, Section, Text, Words, YesNo
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -42,7 +42,7 @@ def _section(kind: Section) -> dict[str, Any]:
     return {**schema, "required": list(kind.required)} if kind.required else schema
 
 
-def _single(kind: Quantity[object] | Words | Text | Count | YesNo | Only) -> dict[str, Any]:
+def _single(kind: Quantity[object] | Words | Text | Count | Number | YesNo | Only) -> dict[str, Any]:
     if isinstance(kind, Quantity):
         written = {"type": "string", "pattern": kind.pattern, "examples": [kind.example]}
         return _either(written, {"type": "number", "maximum": 0} if kind.bare else None)
@@ -52,6 +52,8 @@ def _single(kind: Quantity[object] | Words | Text | Count | YesNo | Only) -> dic
         return {"type": "string", "pattern": r"\S", "examples": [kind.example]}
     if isinstance(kind, Count):
         return {"type": "integer", "minimum": 1, "maximum": MOST}
+    if isinstance(kind, Number):
+        return {"type": "number", "exclusiveMinimum": 0, "maximum": MOST}
     return {"type": "boolean"} if isinstance(kind, YesNo) else {"const": kind.value}
 
 

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from jupyter_gpu_guard.core.calendars import DAY, Hours
 from jupyter_gpu_guard.core.trickle import LONGEST as LONGEST_TRICKLE
+from jupyter_gpu_guard.core.usage import LONGEST_WINDOW
 from jupyter_gpu_guard.quantities import (
     QuantityError,
     parse_duration,
@@ -17,6 +18,7 @@ from jupyter_gpu_guard.quantities import (
     say_duration,
 )
 
+_SHORTEST_WINDOW = timedelta(hours=1)
 _SHORTEST_TRICKLE = timedelta(hours=1)
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _EVERY_DAY = frozenset(range(7))
@@ -59,6 +61,15 @@ def age(text: str) -> timedelta:
     span = parse_duration(text)
     if span <= timedelta(0):
         raise QuantityError(f"{text!r} is the age of everything", "write for example 12h")
+    return span
+
+
+def rolling(text: str) -> timedelta:
+    """The time over which use is summed: from one hour to as long as it is remembered. Raises QuantityError."""
+    span = parse_duration(text)
+    if not _SHORTEST_WINDOW <= span <= LONGEST_WINDOW:
+        shortest, longest = say_duration(_SHORTEST_WINDOW), say_duration(LONGEST_WINDOW)
+        raise QuantityError(f"{text!r} is not between {shortest} and {longest}", "write for example 7d")
     return span
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any
 
+from jupyter_gpu_guard.core.budget import Budget
 from jupyter_gpu_guard.core.calendars import Calendar
 from jupyter_gpu_guard.core.policy import Action, Match, Rule, Stage
 from jupyter_gpu_guard.quantities import say_duration
@@ -43,6 +44,17 @@ def settings(rule: Rule) -> Mapping[str, str]:
         "trust_estimates": "true" if rule.trust_estimates else None,
     }
     return {name: str(value) for name, value in said.items() if value is not None}
+
+
+def budget_settings(budget: Budget) -> Mapping[str, str]:
+    """The values of a budget, by their names in a file."""
+    return {
+        "per": budget.per.value,
+        "window": say_duration(budget.window),
+        "measure": budget.measure.value,
+        "limit": f"{budget.limit:g}",
+        "then": budget.then,
+    }
 
 
 def stage(each: Stage) -> str:

@@ -207,8 +207,8 @@ class WireNotice(Wire):
     """A warning that stands. `id` is stable for one warning, so that each face shows it once.
 
     `next_action` and `deadline` null: a hint, nothing will follow by itself (a cell that runs without compute).
-    """
     `reached` are the ways by which it reached somebody when it was given: `page`, or a hook. `undelivered`: none.
+    """
 
     id: str
     owner: str

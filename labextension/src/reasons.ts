@@ -57,6 +57,12 @@ class Facts {
     return fact;
   }
 
+  /** A number with the digits that count. */
+  amount(name: string): string {
+    const value = this.number(name);
+    return value >= 100 ? value.toFixed(0) : String(Number(value.toPrecision(3)));
+  }
+
   isNull(name: string): boolean {
     return this.facts[name] === null;
   }
@@ -145,6 +151,16 @@ const REASONS: Record<ReasonCode, (facts: Facts) => string> = {
       f.bytes('free_bytes'),
       f.aside('held_by')
     ),
+  'over-budget': f =>
+    f.trans.__(
+      'Budget %1 is used up: %2 of %3 %4 in %5. So rule %6 decides about it.',
+      f.word('budget'),
+      f.amount('used'),
+      f.amount('limit'),
+      measureText(f.word('measure'), f.trans),
+      f.span('window_seconds'),
+      f.word('rule')
+    ),
   observing: f => f.trans.__('The guard only observes: nothing is ended.'),
   asked: f => f.trans.__('%1 asked for it.', f.person('by')),
   attended: f => f.trans.__('It is halted in the debugger, and somebody is connected.'),
@@ -222,6 +238,22 @@ function unknownSentence(what: string, why: string, detail: string, trans: Trans
       );
     default:
       return trans.__('Its compute is not known: %1%2. What is not known never counts as idle.', why, detail);
+  }
+}
+
+/** The unit of a budget, in words. */
+function measureText(measure: string, trans: TranslationBundle): string {
+  switch (measure) {
+    case 'gib_hours':
+      return trans.__('GiB·hours');
+    case 'idle_gib_hours':
+      return trans.__('GiB·hours without compute');
+    case 'gpu_hours':
+      return trans.__('GPU·hours');
+    case 'idle_gpu_hours':
+      return trans.__('GPU·hours without compute');
+    default:
+      return measure;
   }
 }
 

@@ -32,10 +32,9 @@ export const REASON_CODES = [
   "trickle",
   "possible-keep-alive",
   "rule-observes",
+  "over-budget",
   "watched",
   "undelivered",
-  "parked",
-  "waiting-for-room",
   "parked",
   "waiting-for-room"
 ] as const;
@@ -224,8 +223,8 @@ export interface WireStrangers {
  * A warning that stands. `id` is stable for one warning, so that each face shows it once.
  *
  * `next_action` and `deadline` null: a hint, nothing will follow by itself (a cell that runs without compute).
- */
  * `reached` are the ways by which it reached somebody when it was given: `page`, or a hook. `undelivered`: none.
+ */
 export interface WireNotice {
   id: string;
   owner: string;
@@ -238,9 +237,9 @@ export interface WireNotice {
   memory_bytes: number;
   longest_keep_seconds: number;
   reasons: Array<WireReason>;
-}
   reached?: Array<string>;
   undelivered?: boolean;
+}
 
 /** What was done, also after the owner is gone. `id` is stable. */
 export interface WireOutcome {

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jupyter_gpu_guard.core.assess import bench_of, perceive
+from jupyter_gpu_guard.core.budget import Account, Amount, Budget, Measure, Per
 from jupyter_gpu_guard.core.entry import Entry, Kind, grounds, judged_again
 from jupyter_gpu_guard.core.judge import judge
 from jupyter_gpu_guard.core.model import OwnerState
@@ -20,6 +21,9 @@ from tests.core.test_promises import POLICIES, QUICK, Story, stories
 
 TRIAL = replace(rule("trial", lasting="10s"), observe=True)
 STATES = replace(QUICK, states={OwnerState.EXECUTING: timedelta(seconds=40), OwnerState.WAITING: None})
+USED_UP = rule("used-up", lasting="15s", match=Match(user="nobody at all"))
+BUDGET = Budget("week", Measure.GPU_HOURS, 10.0, timedelta(days=7), "used-up", Per.USER, Match(notebook="a*"))
+SPENT = {Account("week", Measure.GPU_HOURS, "user"): Amount(10.5)}
 MORE = (
     *POLICIES,
     policy(TRIAL, QUICK),
@@ -27,6 +31,8 @@ MORE = (
     policy(replace(QUICK, trickle=Trickle(2.0, timedelta(seconds=60)))),
     replace(policy(QUICK), exemptions=(Exemption(Match(notebook="a*"), NOON + timedelta(seconds=1150), "rebuttal"),)),
     policy(QUICK, mode=Mode.OBSERVE),
+    replace(policy(TRIAL, USED_UP, QUICK), budgets=(BUDGET,)),
+    replace(policy(STATES), budgets=(replace(BUDGET, then=STATES.name),)),
 )
 CHANGING = st.lists(st.sampled_from(MORE), min_size=1, max_size=3).map(tuple)
 
@@ -41,7 +47,7 @@ def test_the_same_facts_give_the_same_verdict(story: Story) -> None:
         ruled = story.in_force(now.monotonic)
         held = {each.owner: each for each in [lease(story.leased_until)] if each.until >= now.wall}
         perceived = perceive(seen, state.perceived, LONGEST_SPAN)
-        bench = bench_of(seen, perceived, ruled, held, state.ledger)
+        bench = bench_of(seen, perceived, ruled, held, state.ledger, spending=SPENT)
         holders = perceived.attribution.holders
         for holder, verdict in zip(holders, judge(holders, bench), strict=True):
             told = grounds(holder, bench, verdict)

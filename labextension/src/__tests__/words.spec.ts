@@ -30,7 +30,12 @@ const FACTS = {
   mean_percent: 0.4,
   mean_below_percent: 2,
   over_seconds: 21600,
-  would: 'shutdown'
+  would: 'shutdown',
+  budget: 'student-week',
+  measure: 'idle_gib_hours',
+  used: 45.23,
+  limit: 40,
+  window_seconds: 604800
 };
 
 describe('reasonText', () => {
@@ -39,6 +44,13 @@ describe('reasonText', () => {
     expect(text).not.toBe('FALLBACK');
     expect(text).toMatch(/\.$/);
     expect(text).not.toMatch(/%\d/);
+  });
+
+  it('says what is left of a budget with the digits that count', () => {
+    const facts = { ...FACTS, rule: 'used-up', measure: 'gpu_hours', used: 1234.5, limit: 1000 };
+    expect(reasonText({ code: 'over-budget', text: '', facts }, NOW, english)).toBe(
+      'Budget student-week is used up: 1235 of 1000 GPU·hours in 7 d. So rule used-up decides about it.'
+    );
   });
 
   it('gives the remedies after a failed cell in their order, the softest first', () => {
