@@ -19,7 +19,7 @@ from traitlets import Bool, Enum, Float, Int, List, Unicode, default, validate
 
 from jupyter_gpu_guard.clock import SystemClock
 from jupyter_gpu_guard.core.model import OwnerKind
-from jupyter_gpu_guard.core.policy import Action, Policy
+from jupyter_gpu_guard.core.policy import Action, Policy, Site
 from jupyter_gpu_guard.effects.doors import BoardDoor, KernelDoor, LeftoversDoor, TerminalDoor
 from jupyter_gpu_guard.effects.enforcer import OwnerEnforcer, RehearsingEnforcer
 from jupyter_gpu_guard.effects.inside import Inside
@@ -28,6 +28,8 @@ from jupyter_gpu_guard.effects.pages import Pages
 from jupyter_gpu_guard.effects.park import Means, Park
 from jupyter_gpu_guard.effects.release import Release
 from jupyter_gpu_guard.effects.resume import Resume
+from jupyter_gpu_guard.effects.tellers.message import Writer
+from jupyter_gpu_guard.effects.tellers.rounds import Rounds
 from jupyter_gpu_guard.guard import Guard
 from jupyter_gpu_guard.history.audit import FileAudit, ends
 from jupyter_gpu_guard.kernel.simulated_gpu import VARIABLE
@@ -53,6 +55,7 @@ from jupyter_gpu_guard.sources.websocket_ear import listening
 
 from .following import PolicyFollower
 from .handlers import ROUTES
+from .telling import is_hub, link_to, tellers_of
 from .waking import Waker
 
 if TYPE_CHECKING:
@@ -174,6 +177,46 @@ class GpuGuard(ExtensionApp):
         help="Folder for leases, the audit and what is parked. Default: `gpu-guard` under Jupyter's data directory."
     ).tag(config=True)
 
+    notify_command = List(
+        Unicode(),
+        help="""A command, as a list of its words, that is told of each warning, and of what a rule has done, by JSON on
+        its standard input. Exit status 0 within 10 s: the warning is delivered.""",
+    ).tag(config=True)
+
+    notify_webhook = Unicode(
+        help="""An address to which each warning, and what a rule has done, is posted as JSON, with a `text` for Slack
+        or Mattermost. It is never shown."""
+    ).tag(config=True)
+
+    notify_webhook_file = Unicode(
+        help="A file that holds that address alone, in place of `notify_webhook`; read when the server starts."
+    ).tag(config=True)
+
+    notify_email_to = Unicode(
+        help="The address to which e-mails go. `{user}` stands for the name of the user: `{user}@example.org`."
+    ).tag(config=True)
+
+    notify_email_from = Unicode(
+        help="The address from which e-mails come. Default: `gpu-guard@` the name of this machine."
+    ).tag(config=True)
+
+    notify_smtp = Unicode(help="The server that takes e-mails, with its port: `mail.example.org:587`.").tag(config=True)
+
+    notify_smtp_security = Enum(
+        ["starttls", "ssl", "none"],
+        default_value="starttls",
+        help="How the connection to that server is encrypted. With `none` there is no login.",
+    ).tag(config=True)
+
+    notify_smtp_login_file = Unicode(
+        help="A file with the user for that server in its first line and the password in its second."
+    ).tag(config=True)
+
+    notify_names = Bool(
+        help="""Whether hooks are told the names of notebooks. Default: yes, but not under JupyterHub, where a hook may
+        lead to others than the user."""
+    ).tag(config=True)
+
     guard: Guard
     audit: FileAudit
     pages: Pages
@@ -207,6 +250,18 @@ class GpuGuard(ExtensionApp):
     @default("state_directory")
     def _default_state_directory(self) -> str:
         return str(Path(jupyter_data_dir(), "gpu-guard"))
+
+    @default("notify_names")
+    def _default_notify_names(self) -> bool:
+        return not is_hub()
+
+    def _make_hooks(self, clock: SystemClock, site: Site) -> Rounds:
+        """The ways to tell people where no page is open."""
+        tellers, faults = tellers_of(self, site)
+        for fault in faults:
+            self.log.error("GPU guard: %s", fault)
+        writer = Writer(site, names=self.notify_names, link=lambda: link_to(self.serverapp))
+        return Rounds(tellers, writer, clock, self.log, faults=faults)
 
     def initialize_settings(self) -> None:
         """Build the guard. Nothing is measured, and no driver is loaded, before the server runs."""
@@ -255,6 +310,8 @@ class GpuGuard(ExtensionApp):
             roots=lambda: joined.roots,
         )
         self.pages = Pages(server.event_logger, NOTICE, clock)
+        site = this_site()
+        self._hooks = self._make_hooks(clock, site)
         self._follower = PolicyFollower(self._policy_files(), self.log, self._is_governed)
         self.guard = Guard(
             observer=observer,
@@ -286,6 +343,7 @@ class GpuGuard(ExtensionApp):
                 roots=lambda: joined.roots,
                 grace=self.grace_time,
                 page_is_open=self.pages.is_open,
+                hooks=self._hooks,
             ),
             rehearsal=RehearsingEnforcer(clock),
             journal=self.audit,
@@ -294,8 +352,8 @@ class GpuGuard(ExtensionApp):
             policy=self._follower.first(),
             interval=self.sample_interval,
             resting_interval=self.resting_interval,
-            problems=lambda: kernels.problems,
-            site=this_site(),
+            problems=lambda: (*kernels.problems, *self._hooks.problems),
+            site=site,
             price=Price(self.gpu_hour_price, self.currency) if self.gpu_hour_price > 0 else None,
             log=self.log,
         )
@@ -347,6 +405,7 @@ class GpuGuard(ExtensionApp):
             with contextlib.suppress(asyncio.CancelledError):
                 await self._loop_task
         await self.guard.close()
+        await self._hooks.close()
         for entry in self._registry.entries:
             self.log.info("GPU guard: %s is parked; it ends with the server, like every kernel", entry.name)
         await asyncio.to_thread(self.audit.close)
