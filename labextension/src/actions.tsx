@@ -59,8 +59,11 @@ export class GuardActions {
         return; // it takes longer: the report will tell
       }
       const text = cameText(outcome, outcome.detail, this.language);
-      const tell = outcome.result === 'done' ? this.notifier.success : this.notifier.warning;
-      tell.call(this.notifier, text, { autoClose: outcome.result === 'done' ? 5000 : 12000 });
+      if (outcome.result === 'done') {
+        this.notifier.success(text, { autoClose: 5000 });
+      } else {
+        this.notifier.warning(text, { autoClose: 12000 });
+      }
     });
   }
 

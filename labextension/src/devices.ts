@@ -3,6 +3,7 @@ import { bytes, percent } from './format';
 import { anyEstimate } from './owners';
 import { deviceLabel, inOrder, parentOf } from './places';
 import { type IReading, marked, reading } from './readings';
+import { type ISpark, sparkOf } from './sparks';
 import type { WireDevice, WireReport } from './wire';
 
 /** Whose memory a part of the bar is. `unused` is the rest. */
@@ -32,6 +33,7 @@ export interface IDeviceCard {
   /** Nobody is on it, nothing computes, and its memory is there to be had. */
   readonly free: boolean;
   readonly memory: IReading;
+  readonly spark: ISpark | null;
   readonly parts: readonly IPart[];
   readonly figures: readonly IFigure[];
   readonly lines: readonly string[];
@@ -58,6 +60,7 @@ function card(device: WireDevice, report: WireReport, trans: TranslationBundle):
     nested: parentOf(device, report.devices) !== undefined,
     free: isFree(device, report),
     memory: memoryOf(device, trans),
+    spark: asleep ? null : sparkOf(device.history, trans),
     parts: asleep ? [] : partsOf(device, report, trans),
     figures: asleep ? [] : figuresOf(device, trans),
     lines: linesOf(device, report, trans),

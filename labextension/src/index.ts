@@ -8,7 +8,7 @@ import { ITranslator } from '@jupyterlab/translation';
 import { GuardActions } from './actions';
 import { Aftermath } from './aftermath';
 import { RestApi } from './api';
-import { addCommands } from './commands';
+import { addCommands, CommandIDs } from './commands';
 import { addHistory } from './dashboard';
 import { Hush } from './hush';
 import { speak } from './language';
@@ -61,7 +61,9 @@ const plugin: JupyterFrontEndPlugin<IGpuGuard> = {
     model.listen(events.stream);
 
     const actions = new GuardActions(model, Notification, language);
-    const panel = new GuardPanel(model, actions, path => app.commands.execute('docmanager:open', { path }), language);
+    const panel = new GuardPanel(model, actions, path => app.commands.execute('docmanager:open', { path }), language, {
+      history: () => app.commands.execute(CommandIDs.openHistory)
+    });
     app.shell.add(panel, 'right', { rank: 900, type: 'GPU Guard' });
     restorer?.add(panel, panel.id);
     const show = (owner?: string): void => {

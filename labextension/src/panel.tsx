@@ -2,6 +2,7 @@ import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
 import type { Message } from '@lumino/messaging';
 import React from 'react';
 import type { GuardActions } from './actions';
+import { Arrangements, type IArrangement } from './arrange';
 import { Absence, headline } from './components/Absence';
 import { Body } from './components/Body';
 import { Card } from './components/Card';
@@ -19,9 +20,17 @@ export class GuardPanel extends ReactWidget {
     private readonly model: GuardModel,
     actions: GuardActions,
     open: (path: string) => Promise<unknown>,
-    private readonly language: ILanguage
+    private readonly language: ILanguage,
+    private readonly more: {
+      /** Where this browser remembers how the rows are arranged. */
+      readonly storage?: Pick<Storage, 'getItem' | 'setItem'>;
+      /** Opens the plots of the last hour. */
+      readonly history?: () => unknown;
+    } = {}
   ) {
     super();
+    this.arrangements = new Arrangements(more.storage ?? window.localStorage);
+    this.arrangement = this.arrangements.read();
     this.doors = {
       open: path => void open(path),
       keep: (row, seconds) => actions.keep(row, seconds),
@@ -75,12 +84,22 @@ export class GuardPanel extends ReactWidget {
   private draw(): React.JSX.Element {
     const { report, fault } = this.model;
     const { trans } = this.language;
-    const view = report && viewOf(report, this.model.now(), this.language, this.unfolded);
+    const view = report && viewOf(report, this.model.now(), this.language, this.unfolded, this.arrangement);
     return (
       <>
         <header className="jp-GpuGuard-Head">
           <h2>{trans.__('GPU Guard')}</h2>
           {view?.simulated && <span className="jp-GpuGuard-Badge">{trans.__('simulated')}</span>}
+          {this.more.history !== undefined && (
+            <button
+              type="button"
+              className="jp-GpuGuard-Button jp-GpuGuard-Aside"
+              title={trans.__('GPU memory and compute of the last hour')}
+              onClick={() => this.more.history?.()}
+            >
+              {trans.__('History')}
+            </button>
+          )}
         </header>
         {view?.observing && <p className="jp-GpuGuard-Mode">{trans.__('observing: nothing is ended')}</p>}
         <div role="status" aria-live="polite" className="jp-GpuGuard-Unseen">
@@ -112,7 +131,14 @@ export class GuardPanel extends ReactWidget {
           {report?.taken_at === null ? (
             <FirstReading intervalSeconds={report.interval_seconds} onAsk={this.askProblems} trans={trans} />
           ) : (
-            <Body view={view} revealed={this.revealed} doors={this.doors} trans={trans} />
+            <Body
+              view={view}
+              revealed={this.revealed}
+              doors={this.doors}
+              arrangement={this.arrangement}
+              onArrange={this.arrange}
+              trans={trans}
+            />
           )}
         </div>
         <footer className="jp-GpuGuard-Foot" title={report?.policy.source}>
@@ -122,7 +148,15 @@ export class GuardPanel extends ReactWidget {
     );
   }
 
+  private readonly arrange = (arrangement: IArrangement): void => {
+    this.arrangement = arrangement;
+    this.arrangements.write(arrangement);
+    this.update();
+  };
+
   private readonly askProblems = async (): Promise<string[]> => (await this.model.health()).problems;
+  private readonly arrangements: Arrangements;
+  private arrangement: IArrangement;
   private readonly unfolded = new Set<string>();
   private readonly doors: IRowDoors;
   private revealed: { owner: string; turn: number } | null = null;

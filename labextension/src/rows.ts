@@ -1,13 +1,15 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { bytes, duration, percent } from './format';
+import { matches, orderOf, type Sort, USUAL } from './arrange';
 import { aboutOf } from './kinds';
 import type { ILanguage } from './language';
 import { type INote, notesOf } from './notes';
 import { type IOffer, offersOf } from './remedies';
-import { holdsSomething, leftMemory, titleOf } from './owners';
+import { holdsSomething, titleOf } from './owners';
 import { type IPlace, placesOf } from './places';
 import { type IReading, marked, reading } from './readings';
-import { coming, isEnding, threats, type Tone, toneOf } from './standing';
+import { type ISpark, sparkOf } from './sparks';
+import { coming, isEnding, type Tone, toneOf } from './standing';
 import { type IWhy, whyOf } from './why';
 import type { WireHolder, WireReport } from './wire';
 
@@ -31,6 +33,7 @@ export interface IRow {
   /** Null where it surely holds none: then neither is shown. */
   readonly memory: IReading | null;
   readonly compute: IReading | null;
+  readonly spark: ISpark | null;
   readonly places: readonly IPlace[];
   readonly facts: readonly string[];
   readonly notes: readonly INote[];
@@ -51,25 +54,23 @@ export interface IRow {
 const OFFERED_SECONDS = [1800, 3600, 7200, 14400, 28800];
 
 /**
- * The rows of some kind: what is about to be lost first, then by memory, then by name. A kernel has one if it holds
- * something; terminals and TensorBoards always.
+ * The rows of some kind, in order: as a rule what is about to be lost first, then by memory, then by name. A kernel has
+ * one if it holds something; terminals and TensorBoards always.
  */
 export function rowsOf(
   wanted: string | ((kind: string) => boolean),
   report: WireReport,
   now: number,
   language: ILanguage,
-  unfolded: ReadonlySet<string>
+  unfolded: ReadonlySet<string>,
+  arrangement: { readonly sort: Sort; readonly filter: string } = USUAL
 ): IRow[] {
   const isOfKind = typeof wanted === 'string' ? (kind: string) => kind === wanted : wanted;
-  const deadlines = new Map(threats(report).map(({ owner, deadline }) => [owner, Date.parse(deadline)]));
-  const place = (holder: WireHolder): number => deadlines.get(holder.owner) ?? Infinity;
-  const weight = (holder: WireHolder): number => (holder.memory_bytes ?? Infinity) + (leftMemory(holder) ?? 0);
+  const filter = arrangement.filter.trim();
   return report.holders
     .filter(holder => isOfKind(holder.kind) && (holder.kind !== 'kernel' || holdsSomething(holder, report)))
-    .sort(
-      (a, b) => compare(place(a), place(b)) || compare(weight(b), weight(a)) || titleOf(a).localeCompare(titleOf(b))
-    )
+    .filter(each => filter === '' || matches(filter, each.owner, each.name, each.notebook, each.kernelspec))
+    .sort(orderOf(arrangement.sort, report))
     .map(holder => ({
       ...row(holder, report, now, language),
       why: unfolded.has(holder.owner) ? whyOf(holder, report, now, language) : null
@@ -84,10 +85,6 @@ export function keepChoices(longestSeconds: number, trans: TranslationBundle): I
     spans.push(longest);
   }
   return spans.map(seconds => ({ seconds, label: duration(seconds, trans) }));
-}
-
-function compare(a: number, b: number): number {
-  return a === b ? 0 : a - b;
 }
 
 function row(holder: WireHolder, report: WireReport, now: number, language: ILanguage): Omit<IRow, 'why'> {
@@ -109,6 +106,7 @@ function row(holder: WireHolder, report: WireReport, now: number, language: ILan
     state: [about.state, coming(holder, report, now, language)].filter(text => text !== null).join(trans.__(', ')),
     memory: shown(reading(holder.memory_bytes, holder.memory_bytes_unknown, bytes, trans)),
     compute: shown(reading(holder.compute_percent, holder.compute_percent_unknown, percent, trans)),
+    spark: counts ? sparkOf(holder.history, trans) : null,
     places: placesOf(holder, report, trans),
     facts: spent ? [...about.facts, trans.__('kept as often as its rule allows in 24 hours')] : about.facts,
     notes: notesOf(holder, report, now, language),

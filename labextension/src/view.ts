@@ -1,8 +1,11 @@
+import { type IArrangement, mainDevice, USUAL } from './arrange';
+import { costOf } from './cost';
 import { type IDeviceCard, devicesOf } from './devices';
 import { bytes, duration, moment, NOT_KNOWN, secondsUntil } from './format';
 import { groundsOf, isEnd } from './endings';
 import type { ILanguage } from './language';
 import { holdsSomething, isKernel, titleOf } from './owners';
+import { inOrder, labelOf } from './places';
 import { about } from './readings';
 import { reasonTexts } from './reasons';
 import { isGentle, isWorthTelling } from './remedies';
@@ -25,6 +28,13 @@ export interface IPast {
   readonly failed: boolean;
 }
 
+/** The rows under one device. */
+export interface IGroup {
+  readonly key: string;
+  readonly title: string;
+  readonly rows: readonly IRow[];
+}
+
 /** Everything the sidebar shows, in words. A pure function of the report and the time. */
 export interface IPanelView {
   readonly simulated: boolean;
@@ -35,8 +45,14 @@ export interface IPanelView {
   /** Set when the guard itself has stopped looking. */
   readonly late: string | null;
   readonly gaps: readonly IRemark[];
+  /** What is held without work costs; null: no price is set, or nothing is. */
+  readonly cost: { readonly text: string; readonly title: string } | null;
   /** Kernels that hold something. */
   readonly rows: readonly IRow[];
+  /** The same under their devices; null: not asked for. */
+  readonly groups: readonly IGroup[] | null;
+  /** How many rows there are without the filter. */
+  readonly countAll: number;
   readonly boards: readonly IRow[];
   readonly terminals: readonly IRow[];
   /** Processes that outlived their kernel. */
@@ -59,10 +75,12 @@ export function viewOf(
   report: WireReport,
   now: number,
   language: ILanguage,
-  unfolded: ReadonlySet<string>
+  unfolded: ReadonlySet<string>,
+  arrangement: IArrangement = USUAL
 ): IPanelView {
   const { trans } = language;
-  const of = (kind: string): IRow[] => rowsOf(kind, report, now, language, unfolded);
+  const of = (kind: string): IRow[] => rowsOf(kind, report, now, language, unfolded, arrangement);
+  const rows = of('kernel');
   return {
     simulated: report.simulated,
     observing: report.mode === 'observe',
@@ -73,11 +91,14 @@ export function viewOf(
       key: `${gap.source} ${gap.since}`,
       text: trans.__('%1 (since %2)', gap.why, moment(gap.since, now, language))
     })),
-    rows: of('kernel'),
+    cost: costOf(report, language),
+    rows,
+    groups: arrangement.grouped ? groupsOf(rows, report, language) : null,
+    countAll: report.holders.filter(each => each.kind !== 'kernel' || holdsSomething(each, report)).length,
     boards: of('tensorboard'),
     terminals: of('terminal'),
     leftBehind: of('leftovers'),
-    others: rowsOf(kind => !KINDS.includes(kind), report, now, language, unfolded),
+    others: rowsOf(kind => !KINDS.includes(kind), report, now, language, unfolded, arrangement),
     quiet: quietOf(report, language),
     devices: devicesOf(report, trans),
     past: pastOf(report, now, language),
@@ -112,6 +133,18 @@ export function summaryOf(report: WireReport, now: number, language: ILanguage):
   const left = duration(Math.max(1, secondsUntil(nearest.deadline, now)), trans);
   lines.push(trans.__('%1 will be shut down in %2', titleOf(nearest), left));
   return { text: label(trans.__('GPU %1 · %2 left', size, left)), title: lines.join('\n') };
+}
+
+/** Each row under the device on which it holds most, in the order of the devices. */
+function groupsOf(rows: readonly IRow[], report: WireReport, { trans }: ILanguage): IGroup[] {
+  const devices = new Map(report.holders.map(holder => [holder.owner, mainDevice(holder)]));
+  const under = (device: string | null): IRow[] => rows.filter(row => (devices.get(row.owner) ?? null) === device);
+  const known = inOrder(report.devices).map(device => device.uuid);
+  const unknown = [...new Set(devices.values())].filter(uuid => uuid !== null && !known.includes(uuid)) as string[];
+  return [
+    ...[...known, ...unknown].map(uuid => ({ key: uuid, title: labelOf(uuid, report), rows: under(uuid) })),
+    { key: '', title: trans.__('On no device'), rows: under(null) }
+  ].filter(group => group.rows.length > 0);
 }
 
 function lateOf(report: WireReport, now: number, { trans }: ILanguage): string | null {

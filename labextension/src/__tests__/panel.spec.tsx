@@ -12,6 +12,7 @@ import {
   device,
   FakeApi,
   FakeNotifier,
+  FakeStorage,
   GIB,
   holder,
   NOW,
@@ -30,6 +31,7 @@ let model: GuardModel;
 let notifier: FakeNotifier;
 let panel: GuardPanel;
 let opened: string[];
+let storage: FakeStorage;
 
 const pass = (milliseconds: number): Promise<void> =>
   act(async () => {
@@ -47,7 +49,11 @@ beforeEach(() => {
     opened.push(path);
     return Promise.resolve();
   };
-  panel = new GuardPanel(model, new GuardActions(model, notifier, english), open, english);
+  storage = new FakeStorage();
+  panel = new GuardPanel(model, new GuardActions(model, notifier, english), open, english, {
+    storage,
+    history: () => opened.push('history')
+  });
 });
 
 afterEach(async () => {
@@ -432,6 +438,55 @@ describe('the panel', () => {
     const hidden = api.asked.length;
     await pass(20_000);
     expect(api.asked.length - hidden).toBeLessThanOrEqual(1);
+  });
+
+  it('offers an order and a filter once there is enough for it, and remembers the order', async () => {
+    const many = (count: number): WireReport =>
+      report({
+        devices: [device(), device({ uuid: 'GPU-b', index: 1 })],
+        holders: Array.from({ length: count }, (_, index) =>
+          holder({ owner: `kernel:${index}`, notebook: `n${index}.ipynb`, memory_bytes: (index + 1) * GIB })
+        )
+      });
+    const titles = (): (string | null)[] =>
+      screen.getAllByTestId('gpu-guard-row').map(row => row.getAttribute('aria-label'));
+    await show(many(1));
+    expect(screen.queryByRole('combobox')).toBeNull();
+    api.answer = many(7);
+    await pass(6000);
+    expect(titles()[0]).toBe('n6.ipynb');
+    fireEvent.change(screen.getByRole('combobox', { name: 'Order' }), { target: { value: 'name' } });
+    await pass(100);
+    expect(titles()[0]).toBe('n0.ipynb');
+    expect(storage.getItem('jupyter-gpu-guard:arrangement')).toContain('"name"');
+    fireEvent.click(screen.getByRole('checkbox', { name: 'By device' }));
+    await pass(100);
+    expect(screen.getByRole('heading', { name: 'GPU 0', level: 3 })).toBeTruthy();
+    const filter = screen.getByRole('searchbox', { name: 'Filter by name' });
+    fireEvent.change(filter, { target: { value: 'N3.ip' } });
+    await pass(100);
+    expect(titles()).toEqual(['n3.ipynb']);
+    fireEvent.change(filter, { target: { value: 'nowhere' } });
+    await pass(100);
+    expect(screen.getByTestId('gpu-guard-panel').textContent).toContain('No notebook fits “nowhere”.');
+  });
+
+  it('draws the last hour of a row and of a device, in words too', async () => {
+    const history = { compute_percent: [0, 50], memory_bytes: [GIB, GIB] };
+    await show(report({ holders: [holder({ history })], devices: [device({ history })] }));
+    const name = 'Compute in the last 2 min: 25 % in the mean, 50 % at most';
+    expect(screen.getAllByRole('img', { name })).toHaveLength(2);
+  });
+
+  it('says what is held without work costs, where a price is set', async () => {
+    const node = await show(report({ price: { gpu_hour: 2, currency: '€' } }));
+    expect(node.textContent).toMatch(/Held without work: 0\.15 € an hour/);
+  });
+
+  it('opens the history', async () => {
+    await show(report());
+    await click('History');
+    expect(opened).toEqual(['history']);
   });
 
   it('draws two hundred rows', async () => {

@@ -1,7 +1,9 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import React from 'react';
+import type { IArrangement } from '../arrange';
 import type { IRow } from '../rows';
 import type { IPanelView, IRemark } from '../view';
+import { Arrange } from './Arrange';
 import { Card } from './Card';
 import { DeviceCard } from './DeviceCard';
 import { HolderRow } from './HolderRow';
@@ -12,11 +14,13 @@ interface IProps {
   readonly view: IPanelView;
   readonly revealed: { readonly owner: string; readonly turn: number } | null;
   readonly doors: IRowDoors;
+  readonly arrangement: IArrangement;
+  readonly onArrange: (arrangement: IArrangement) => void;
   readonly trans: TranslationBundle;
 }
 
 /** All that a report says, from the top of the panel to its foot. */
-export function Body({ view, revealed, doors, trans }: IProps): React.JSX.Element {
+export function Body({ view, revealed, doors, arrangement, onArrange, trans }: IProps): React.JSX.Element {
   const blind = view.devices.length === 0;
   const list = (rows: readonly IRow[]): React.JSX.Element => (
     <ul className="jp-GpuGuard-List">
@@ -45,12 +49,34 @@ export function Body({ view, revealed, doors, trans }: IProps): React.JSX.Elemen
       )}
       {view.late !== null && <Card tone="warning">{view.late}</Card>}
       <Gaps gaps={view.gaps} />
+      {view.cost !== null && (
+        <p className="jp-GpuGuard-Cost" title={view.cost.title}>
+          {view.cost.text}
+        </p>
+      )}
+      <Arrange
+        arrangement={arrangement}
+        rows={view.countAll}
+        devices={view.devices.length}
+        onChange={onArrange}
+        trans={trans}
+      />
       <section aria-label={trans.__('Notebooks that hold GPU memory')}>
-        {view.rows.length > 0
-          ? list(view.rows)
-          : !(blind && view.gaps.length > 0) && (
-              <p className="jp-GpuGuard-Quiet">{trans.__('No notebook holds GPU memory.')}</p>
-            )}
+        {view.groups === null
+          ? view.rows.length > 0 && list(view.rows)
+          : view.groups.map(group => (
+              <React.Fragment key={group.key}>
+                <h3>{group.title}</h3>
+                {list(group.rows)}
+              </React.Fragment>
+            ))}
+        {view.rows.length === 0 && !(blind && view.gaps.length > 0) && (
+          <p className="jp-GpuGuard-Quiet">
+            {arrangement.filter.trim() === ''
+              ? trans.__('No notebook holds GPU memory.')
+              : trans.__('No notebook fits “%1”.', arrangement.filter.trim())}
+          </p>
+        )}
         {view.quiet !== null && (
           <details className="jp-GpuGuard-Fold">
             <summary>{view.quiet.text}</summary>

@@ -3,6 +3,7 @@ import { type ReadonlyJSONValue, JSONExt } from '@lumino/coreutils';
 import React from 'react';
 import type { IDeviceCard } from '../devices';
 import { Reading } from './Reading';
+import { Sparkline } from './Sparkline';
 
 interface IProps {
   readonly device: IDeviceCard;
@@ -28,8 +29,11 @@ export const DeviceCard = React.memo(
           </span>
           <Reading reading={device.memory} name={trans.__('GPU memory')} />
         </div>
-        <div className="jp-GpuGuard-Folder" title={device.name}>
-          {device.name}
+        <div className="jp-GpuGuard-Split">
+          <div className="jp-GpuGuard-Folder" title={device.name}>
+            {device.name}
+          </div>
+          {device.spark !== null && <Sparkline spark={device.spark} />}
         </div>
         {device.trouble !== null && <p className="jp-GpuGuard-Trouble">{device.trouble}</p>}
         {device.parts.length > 0 && (

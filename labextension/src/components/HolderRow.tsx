@@ -4,6 +4,7 @@ import React from 'react';
 import type { IRow } from '../rows';
 import { Reading } from './Reading';
 import { type IRowDoors, RowActions } from './RowActions';
+import { Sparkline } from './Sparkline';
 import { Why } from './Why';
 
 interface IProps {
@@ -47,11 +48,10 @@ export const HolderRow = React.memo(function HolderRow({ row, revealed, doors, t
         )}
       </div>
       {row.compute !== null && (
-        <Reading
-          reading={row.compute}
-          name={trans.__('Compute, mean of the last minute')}
-          className="jp-GpuGuard-Compute"
-        />
+        <span className="jp-GpuGuard-Compute">
+          {row.spark !== null && <Sparkline spark={row.spark} />}
+          <Reading reading={row.compute} name={trans.__('Compute, mean of the last minute')} />
+        </span>
       )}
       {row.folder !== null && (
         <div className="jp-GpuGuard-Folder" title={row.folder}>
