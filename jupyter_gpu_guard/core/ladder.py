@@ -68,7 +68,7 @@ class Climb:
             index = next((n for n, stage in enumerate(self.ladder) if stage.do is Action.WARN), None)
         if index is None or (retry_at is not None and self.now < retry_at):
             return self.step(verdict)
-        return self._due(replace(verdict, stage=index), index)
+        return self._due(replace(verdict, stage=index, repeated=True), index)
 
     @property
     def _is_told(self) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .message import Message, Writer
 
 PAUSES = (2.0, 8.0)  # seconds before the second and the third try
-AT_ONCE = 4
+AT_ONCE = 2  # messages by one teller
 CLOSED_WITHIN = 2.0  # seconds
 
 
@@ -47,7 +47,7 @@ class Rounds:
         self._faults = tuple(faults)
         self._sleep = sleep
         self._failing: dict[str, str] = {}
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._turns = {teller.name: asyncio.Semaphore(AT_ONCE) for teller in self._tellers}
         self._under_way: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -95,7 +95,7 @@ class Rounds:
             if pause:
                 await self._sleep(pause)
             try:
-                async with self._turns:
+                async with self._turns[teller.name]:
                     await teller.tell(message)
             except NotToldError as refusal:
                 why = str(refusal)

@@ -27,7 +27,7 @@ class WebhookTeller:
 
     def __init__(self, url: str, timeout: float = TIMEOUT) -> None:
         parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
+        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0:
             raise ValueError("it must begin with http:// or https://, and name a host")
         self._url = url
         self._timeout = timeout
