@@ -13,6 +13,8 @@ import click
 
 from jupyter_gpu_guard import __version__
 
+from .parking import parked, resume
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -32,6 +34,10 @@ def main() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="replace")
+
+
+main.add_command(parked)
+main.add_command(resume)
 
 
 @main.command()
