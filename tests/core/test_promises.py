@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_gpu_guard.core.explain import sentence
-from jupyter_gpu_guard.core.model import Instant, OwnerState, Snapshot
+from jupyter_gpu_guard.core.model import Instant, OwnerKey, OwnerState, Snapshot
 from jupyter_gpu_guard.core.policy import Action, Belts, Match, Policy, Rule
 from jupyter_gpu_guard.core.verdict import Code, Result, Verdict
 from jupyter_gpu_guard.core.window import MINUTE
@@ -21,10 +21,11 @@ from .build import GIB, GONE, key, lease, policy, rule, rungs, steadily
 from .drive import LONGEST_SPAN, Act, Tick, acts, drive
 from .films import STRANGER, Look, Moment, film, root_of, still
 
-QUICK = rule(lasting="30s", notice="20s")
+QUICK = rule(lasting="30s", notice="20s", undelivered="60s")
 
 # --- whatever happens -----------------------------------------------------------------------------------------------
 
+SOFT = rungs("warn", ("release", "5s"), ("park", "10s"), ("warn", "15s"), ("shutdown", "30s"))
 RULES = (
     QUICK,
     rule(lasting="10s", notice="40s"),
@@ -33,6 +34,9 @@ RULES = (
     rule(lasting="20s", ladder=rungs("warn")),
     rule(lasting=None),
     rule(keep=True),
+    rule(lasting="20s", notice="20s", ladder=SOFT, undelivered="45s"),
+    rule(lasting="20s", notice="10s", ladder=rungs("release", ("warn", "5s"), ("park", "10s")), undelivered=None),
+    rule(lasting="10s", notice="15s", undelivered=None),
 )
 POLICIES = (
     policy(QUICK),
@@ -44,6 +48,9 @@ POLICIES = (
     policy(replace(RULES[6], name="keeps"), rule()),
     policy(replace(RULES[1], name="executing", match=Match(state=OwnerState.EXECUTING)), QUICK),
     policy(QUICK, belts=Belts(2, 1)),
+    policy(replace(RULES[7], name="soft"), rule()),
+    policy(replace(RULES[8], name="never ends"), rule()),
+    policy(replace(RULES[9], name="waits for somebody"), rule()),
 )
 
 QUIET = Look()
@@ -74,6 +81,7 @@ class Story:
     restarts: frozenset[int] = frozenset()
     takes: float = 0.0
     leased_until: float = 0.0
+    visits: tuple[float, ...] = (0.0,)
 
     @property
     def film(self) -> list[Snapshot]:
@@ -89,6 +97,10 @@ class Story:
         in_vain = verdict.action.loses_work and verdict.owner.id in self.stubborn
         return Result.FAILED if in_vain or round(now.monotonic) in self.fails else Result.DONE
 
+    def is_there(self, owner: OwnerKey, now: float) -> bool:
+        """Whether somebody can be told: they come and go by turns at each of `visits`, and never see to `b` first."""
+        return sum(1 for then in self.visits if then <= now - 20 * (owner.id == "b")) % 2 == 1
+
     def run(self) -> list[Tick]:
         """What the core made of it."""
         return drive(
@@ -98,6 +110,7 @@ class Story:
             script=self.script,
             takes=self.takes,
             restart_at=self.restarts,
+            present=self.is_there,
         )
 
 
@@ -133,6 +146,9 @@ def stories(draw: st.DrawFn, policies: st.SearchStrategy[tuple[Policy, ...]] = s
         restarts=draw(st.frozensets(st.integers(1, count), max_size=1)),
         takes=draw(st.sampled_from([0.0, 12.0])),
         leased_until=draw(st.sampled_from([0.0, *now])),
+        visits=tuple(
+            sorted(draw(st.sampled_from([[0.0], [0.0], []])) + draw(st.lists(st.sampled_from(now), max_size=4)))
+        ),
     )
 
 
@@ -198,11 +214,12 @@ def every_act_was_earned_by_what_was_seen(story: Story, ticks: list[Tick]) -> No
         assert seen_idle(story, number, act) >= act.rule.idle.lasting.total_seconds()
 
 
-def nothing_is_lost_without_a_delivered_warning_and_the_full_notice(story: Story, ticks: list[Tick]) -> None:
-    """Before each loss a warning that named it was delivered, about this very process, and has stood ever since.
+def nothing_is_lost_without_a_warning_and_its_full_time(story: Story, ticks: list[Tick]) -> None:
+    """Before each loss a warning that named it was given, about this very process, and has stood ever since.
 
-    The full notice of the rule that decides has passed since then, and no deadline that was shown after it is
-    still to come: whichever rules took over meanwhile.
+    Where one has reached somebody, the full notice of the rule that decides has passed since the first that did, and no
+    deadline that was shown after it is still to come: whichever rules took over meanwhile. Where none has, so much time
+    as the rule asks for that has passed since the last one, and a rule that waits for somebody ends nothing.
     """
     for number, act in every_act(ticks):
         if not act.verdict.action.loses_work:
@@ -218,39 +235,61 @@ def nothing_is_lost_without_a_delivered_warning_and_the_full_notice(story: Story
             and (earlier.verdict.owner, earlier.verdict.root) == (who, act.verdict.root)
             and (earlier.verdict.action, earlier.result) == (Action.WARN, Result.DONE)
         ]
-        named = [earlier for earlier in told if earlier.notice and earlier.notice.next_action is Action.SHUTDOWN]
+        hints = [n for n, earlier in enumerate(told) if earlier.verdict.deadline is None]
+        named = told[hints[-1] + 1 :] if hints else told
         assert named
-        assert told[-1] in named
-        first = next(n for n, earlier in enumerate(told) if all(later in named for later in told[n:]))
-        assert now >= told[first].begun.monotonic + act.rule.notice.total_seconds()
+        heard = [earlier for earlier in named if earlier.reached]
+        if not heard:
+            assert act.rule.undelivered is not None
+            wait = max(act.rule.notice, act.rule.undelivered)
+            assert now >= named[-1].begun.monotonic + wait.total_seconds()
+            continue
+        first = heard[0]
+        assert first.notice is not None
+        assert first.notice.next_action is Action.SHUTDOWN
+        assert now >= first.begun.monotonic + act.rule.notice.total_seconds()
         for one in ticks[standing:number]:
+            if one.snapshot.taken_at.monotonic < first.begun.monotonic:
+                continue
             for notice in one.state.ledger.notices:
                 assert notice.owner != who or notice.deadline is None or notice.deadline <= act.begun.wall
             verdict = one.verdicts.get(who)
-            if (
-                verdict
-                and verdict.next_action is Action.SHUTDOWN
-                and one.snapshot.taken_at.monotonic >= told[first].begun.monotonic
-            ):
+            if verdict and verdict.next_action is Action.SHUTDOWN:
                 assert verdict.deadline is not None
                 assert verdict.deadline <= now
 
 
 def a_promised_deadline_never_comes_closer(story: Story, ticks: list[Tick]) -> None:
-    """For as long as a warning stands, its deadline only ever moves away, whatever rule takes over."""
+    """For as long as a warning stands that reached somebody, its deadline only ever moves away, whatever the rules."""
     for before, after in pairwise(ticks):
         for who, case in after.state.ledger.cases.items():
             earlier = before.state.ledger.case_of(who, case.root)
-            if earlier is not None and earlier.deadline is not None and earlier.opened_at == case.opened_at:
+            if earlier is None or earlier.deadline is None or earlier.opened_at != case.opened_at:
+                continue
+            if not earlier.undelivered:
                 assert case.deadline is not None
                 assert case.deadline >= earlier.deadline
 
 
+def nothing_is_parked_before_a_warning(story: Story, ticks: list[Tick]) -> None:
+    """One that named the loss was given about this very process, if the rule ends in one."""
+    for number, act in every_act(ticks):
+        if act.verdict.action is not Action.PARK or act.rule.name != "soft":
+            continue
+        about = (act.verdict.owner, act.verdict.root)
+        assert any(
+            (earlier.verdict.owner, earlier.verdict.root) == about
+            and (earlier.verdict.action, earlier.result) == (Action.WARN, Result.DONE)
+            and earlier.verdict.deadline is not None
+            for _, earlier in every_act(ticks[:number])
+        )
+
+
 def who_is_not_idle_is_only_ever_warned(story: Story, ticks: list[Tick]) -> None:
-    """An executing, starting, dead or unknown owner loses nothing, unless the rule names its state."""
+    """To an executing, starting, dead or unknown owner nothing else is done, unless the rule names its state."""
     for number, act in every_act(ticks):
         state = story.moments[number].kernels[act.verdict.owner.id].state
-        if act.verdict.action.loses_work:
+        if act.verdict.action is not Action.WARN:
             assert state is OwnerState.IDLE or act.rule.match.state is state
 
 
@@ -282,14 +321,14 @@ def every_verdict_has_a_reason_in_words(story: Story, ticks: list[Tick]) -> None
 
 
 def no_two_acts_on_one_owner_at_once(story: Story, ticks: list[Tick]) -> None:
-    """While a shutdown is under way, its owner is left alone, also if it has a new process by then."""
+    """While something is done to it, its owner is left alone, also if it has a new process by then."""
     until: dict[str, float] = {}
     for number, act in every_act(ticks):
         if any(number >= restart for restart in story.restarts):
             break
         name, now = act.verdict.owner.id, act.begun.monotonic
         assert now >= until.get(name, 0.0)
-        if act.verdict.action.loses_work:
+        if act.verdict.action is not Action.WARN:
             until[name] = now + story.takes
 
 
@@ -300,8 +339,9 @@ def test_the_promises_hold_whatever_happens(story: Story) -> None:
     ticks = story.run()
     for promise in (
         every_act_was_earned_by_what_was_seen,
-        nothing_is_lost_without_a_delivered_warning_and_the_full_notice,
+        nothing_is_lost_without_a_warning_and_its_full_time,
         a_promised_deadline_never_comes_closer,
+        nothing_is_parked_before_a_warning,
         who_is_not_idle_is_only_ever_warned,
         a_lease_holds_to_its_last_second,
         strangers_never_get_a_verdict_and_are_in_no_tree,
