@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from .accounts import Accounts
 from .aside import Aside
 from .chronicle import Chronicle
 from .core.assess import Perceived, bench_of, perceive, ruled
@@ -23,7 +24,7 @@ from .core.model import Gap, Holder, Instant, OwnerKey, OwnerKind, Snapshot, is_
 from .core.policy import NOBODY, Action, Mode, Policy, Site
 from .core.verdict import Code, Lease, Notice, Outcome, Protection, Reason, Result, Verdict
 from .keeping import DAY, KeepRefusedError, ReasonMissingError, refusal
-from .protocols import Clock, Enforcer, Grant, Journal, Leases, NoJournal
+from .protocols import Clock, Enforcer, Grant, Journal, Leases, NoJournal, NoUsageStore, UsageStore
 from .published import NotPendingError, Pending, Price, Published, pending_sentence
 
 RING = 10.0  # seconds for which the driver keeps its samples
@@ -71,6 +72,7 @@ class Guard:
         site: Site = NOBODY,
         price: Price | None = None,
         journal: Journal | None = None,
+        usage: UsageStore | None = None,
         log: logging.Logger | logging.LoggerAdapter[logging.Logger],
     ) -> None:
         self._observer = observer
@@ -84,6 +86,7 @@ class Guard:
         self._problems = problems
         self._log = log
         self._chronicle = Chronicle(journal or NoJournal(), clock)
+        self._accounts = Accounts(usage or NoUsageStore(), clock, site)
         self._read_leases: Aside[tuple[Mapping[OwnerKey, Lease], tuple[Grant, ...]]] = Aside(
             "leases", lambda now: (leases.active(now), leases.grants(now - DAY)), RING
         )
@@ -136,6 +139,7 @@ class Guard:
         """Bring acts under way to their end, quickly: what a kernel left behind would be nobody's afterwards."""
         if self._acts:
             await self._close_acts()
+        await self._accounts.close()
         await self._chronicle.stopped()
 
     async def _close_acts(self) -> None:
@@ -156,11 +160,14 @@ class Guard:
         before = self.published
         seen_before = Perceived(before.attribution, before.windows)
         # With thousands of processes this takes a while: not on the event loop.
-        perceived = await asyncio.to_thread(perceive, snapshot, seen_before, max(RING, 2 * self._pause))
+        longest_span = max(RING, 2 * self._pause)
+        perceived = await asyncio.to_thread(perceive, snapshot, seen_before, longest_span)
         leases = {**leases, **self._pledged}  # also what was pledged meanwhile
+        spending = self._accounts.look(perceived.attribution.holders, snapshot, self._policy, longest_span)
+        self.published = replace(self.published, spending=spending)
         self._reconsider(snapshot, perceived, leases)
         policy = self._policy
-        bench = bench_of(snapshot, perceived, policy, leases, self._ledger, before.site, self._reached())
+        bench = bench_of(snapshot, perceived, policy, leases, self._ledger, before.site, self._reached(), spending)
         verdicts = ruled(perceived, bench)
         # What was seen of an owner while an act on it came to its end is out of date already.
         verdicts = tuple(
@@ -327,7 +334,7 @@ class Guard:
         state = self.published
         gaps = tuple(gap.why for gap in state.snapshot.gaps) if state.snapshot else ("no tick has been completed yet",)
         waits = pending_sentence(state.pending) if state.pending else None
-        said = (state.policy.fault, waits, self._leases.problem, self._chronicle.problem)
+        said = (state.policy.fault, waits, self._leases.problem, self._chronicle.problem, self._accounts.problem)
         return (*gaps, *(fault for fault in said if fault), *self._problems())
 
     def longest_keep(self, holder: Holder) -> timedelta:
@@ -365,7 +372,8 @@ class Guard:
     def _impact(
         self, policy: Policy, snapshot: Snapshot, perceived: Perceived, leases: Mapping[OwnerKey, Lease]
     ) -> Impact:
-        bench = bench_of(snapshot, perceived, self._policy, leases, self._ledger, self.published.site)
+        seen = self.published
+        bench = bench_of(snapshot, perceived, self._policy, leases, self._ledger, seen.site, spending=seen.spending)
         return impact(perceived.attribution.holders, policy, bench)
 
     def _start(self, verdict: Verdict, holder: Holder, by: str | None = None) -> asyncio.Task[Outcome]:

@@ -13,6 +13,7 @@ from typing import Protocol
 from .core.entry import Entry
 from .core.model import Activity, Device, Gap, GpuClient, Holder, Instant, Mark, Owner, OwnerKey, Process, ProcessKey
 from .core.policy import Action
+from .core.usage import Usage
 from .core.verdict import Lease, Outcome, Verdict
 
 
@@ -155,6 +156,37 @@ class Leases(Protocol):
         ...
 
 
+class UsageStore(Protocol):
+    """What was used of budgets, by this server and by others. A fault is a `problem`, and never an exception."""
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the storage, in a sentence; None: nothing."""
+        ...
+
+    def exchange(self, own: Usage, now: datetime) -> Usage:
+        """Keep what this server has used since it started, and give what others and its predecessors have. Blocks."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it."""
+        ...
+
+
+class NoUsageStore:
+    """`UsageStore` that keeps nothing and knows nobody."""
+
+    problem: str | None = None
+
+    def exchange(self, own: Usage, now: datetime) -> Usage:
+        """Nothing but what this server counts itself."""
+        del own, now
+        return {}
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
 class Journal(Protocol):
     """What happened, in order and for good. A fault of the storage is a `problem`, and never an exception."""
 
@@ -196,7 +228,9 @@ __all__ = [
     "Journal",
     "Leases",
     "NoJournal",
+    "NoUsageStore",
     "Owners",
     "ProcessKey",
     "Processes",
+    "UsageStore",
 ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 from .core.attribute import Attribution
+from .core.budget import Account, Amount
 from .core.impact import Impact
 from .core.ledger import Ledger
 from .core.minutes import Minutes
@@ -49,8 +50,8 @@ class Price:
 class Published:
     """The state after a tick, from which every face is made. Values, not sources: reading it costs nothing.
 
-    `offers`: what a person may ask to be done to each owner. `minutes`: the last hour of each owner and device. `price`
-    None: not set.
+    `offers`: what a person may ask to be done to each owner. `spending`: what was used of budgets. `minutes`:
+    the last hour of each owner and device. `price` None: not set.
     """
 
     policy: Policy
@@ -71,6 +72,8 @@ class Published:
     minutes: Mapping[str, Minutes] = field(default_factory=dict)
     price: Price | None = None
 
+    spending: Mapping[Account, Amount] = field(default_factory=dict)
+
     def rule_for(self, holder: Holder) -> Rule:
         """The rule that decides about `holder` as things are now."""
         return self.policy.rule_for(holder, self._around)
@@ -87,7 +90,7 @@ class Published:
     def _around(self) -> Around:
         seen = self.snapshot
         devices = {device.uuid: device for device in seen.devices} if seen else {}
-        return Around(devices, seen.taken_at.wall if seen else EPOCH, self.site)
+        return Around(devices, seen.taken_at.wall if seen else EPOCH, self.site, self.spending)
 
     def keeps_left(self, holder: Holder) -> int | None:
         """How often `holder` may yet be kept in the present 24 hours, as of the last look; None: without limit."""

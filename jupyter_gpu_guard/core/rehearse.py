@@ -74,6 +74,8 @@ def rehearse(
     if policy.budgets:
         around = Around({device.uuid: device for device in snapshot.devices}, now.wall, site)
         meter = meter.look(left.attribution.holders, policy, around, now, longest_span)
+        if not snapshot.gaps:
+            meter = meter.without_those_gone((h.owner.key for h in left.attribution.holders), policy.budgets)
         spent = spending((meter.usage,), policy.budgets, now.wall)
     verdicts = decide(snapshot, left, policy, leases, before.ledger, site, spent)
     ledger = review(before.ledger, verdicts, now)

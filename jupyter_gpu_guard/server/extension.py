@@ -52,6 +52,7 @@ from jupyter_gpu_guard.sources.simulated import SimulatedDevices, prepare
 from jupyter_gpu_guard.sources.tensorboard import BoardOwners
 from jupyter_gpu_guard.sources.terminals import TerminalOwners
 from jupyter_gpu_guard.sources.websocket_ear import listening
+from jupyter_gpu_guard.usage import FileUsage
 
 from .following import PolicyFollower
 from .handlers import ROUTES
@@ -177,6 +178,11 @@ class GpuGuard(ExtensionApp):
         help="Folder for leases, the audit and what is parked. Default: `gpu-guard` under Jupyter's data directory."
     ).tag(config=True)
 
+    usage_directory = Unicode(
+        help="""Folder in which servers tell each other what was used of budgets: make it writable for everybody, with
+        the sticky bit. Default: `usage` in `state_directory`, for the servers of one user."""
+    ).tag(config=True)
+
     notify_command = List(
         Unicode(),
         help="""A command, as a list of its words, that is told of each warning, and of what a rule has done, by JSON on
@@ -263,6 +269,10 @@ class GpuGuard(ExtensionApp):
         writer = Writer(site, names=self.notify_names, link=lambda: link_to(self.serverapp))
         return Rounds(tellers, writer, clock, self.log, faults=faults)
 
+    @default("usage_directory")
+    def _default_usage_directory(self) -> str:
+        return str(Path(self.state_directory, "usage"))
+
     def initialize_settings(self) -> None:
         """Build the guard. Nothing is measured, and no driver is loaded, before the server runs."""
         server: Any = self.serverapp
@@ -347,6 +357,7 @@ class GpuGuard(ExtensionApp):
             ),
             rehearsal=RehearsingEnforcer(clock),
             journal=self.audit,
+            usage=self._usage(site),
             leases=FileLeases(Path(self.state_directory, "leases.json")),
             clock=clock,
             policy=self._follower.first(),
@@ -443,6 +454,11 @@ class GpuGuard(ExtensionApp):
         os.environ[VARIABLE] = str(directory)  # so that kernels know where to declare what they hold
         self.log.warning("GPU guard: the GPUs are simulated (c.GpuGuard.devices)")
         return SimulatedDevices(directory)
+
+    def _usage(self, site: Site) -> FileUsage:
+        """What was used of budgets. A folder that several users share is for an administrator to make."""
+        of_its_own = self.usage_directory == self._default_usage_directory()
+        return FileUsage(Path(self.usage_directory), site, create=of_its_own)
 
     def _policy_files(self) -> PolicyFiles:
         """Where the policy comes from."""

@@ -225,6 +225,7 @@ class WireNotice(Wire):
     reached: list[str] = []
     undelivered: bool = False
 
+
 class WireOutcome(Wire):
     """What was done, also after the owner is gone. `id` is stable."""
 
