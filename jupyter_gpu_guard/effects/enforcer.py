@@ -10,7 +10,7 @@ from jupyter_gpu_guard.core.policy import Action
 from jupyter_gpu_guard.core.verdict import Outcome, Result, Verdict
 from jupyter_gpu_guard.effects.notices import Notices, silence, somebody
 from jupyter_gpu_guard.effects.outcomes import outcome_of
-from jupyter_gpu_guard.effects.shutdown import Shutdown
+from jupyter_gpu_guard.effects.shutdown import Shutdown, no_farewell
 from jupyter_gpu_guard.protocols import nobody_is_spared
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class OwnerEnforcer:
         clock: Clock,
         identify: Callable[[int], Process | None],
         roots: Callable[[], Collection[ProcessKey]] = frozenset,
+        farewell: Callable[[Verdict, Holder], Awaitable[str | None]] = no_farewell,
         grace: float = 60.0,
         shutdown_deadline: float = 30.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -68,6 +69,7 @@ class OwnerEnforcer:
             clock=clock,
             log=log,
             roots=roots,
+            farewell=farewell,
             grace=grace,
             deadline=shutdown_deadline,
             sleep=sleep,

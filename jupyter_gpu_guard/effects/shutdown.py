@@ -32,12 +32,19 @@ FREED_WITHIN = 10.0  # seconds in which the driver lets go of what an ended proc
 PAUSE = 1.0  # seconds between two checks, at most
 
 
+async def no_farewell(verdict: Verdict, holder: Holder) -> str | None:
+    """The answer where nobody asks a kernel whether it has something to do before its end."""
+    del verdict, holder
+    return None
+
+
 class Shutdown:
     """Shuts down one owner after another, or several at once. Lives on the event loop, blocks nowhere.
 
     `doors` are the kinds that can be shut down. `look` reads the devices and `processes` the process table, both in the
     guard's thread; `look` gives None if the devices did not answer. `roots` names the first process of every owner: in
-    nobody's tree but its own. `grace` and `deadline` are in seconds.
+    nobody's tree but its own. `farewell` has an owner do what it wants to do before its end, and says what came of it.
+    `grace` and `deadline` are in seconds.
     """
 
     def __init__(
@@ -51,6 +58,7 @@ class Shutdown:
         clock: Clock,
         log: logging.Logger | logging.LoggerAdapter[logging.Logger],
         roots: Callable[[], Collection[ProcessKey]] = frozenset,
+        farewell: Callable[[Verdict, Holder], Awaitable[str | None]] = no_farewell,
         grace: float = 60.0,
         deadline: float = 30.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -63,6 +71,7 @@ class Shutdown:
         self._clock = clock
         self._log = log
         self._roots = roots
+        self._farewell = farewell
         self._grace = grace
         self._deadline = deadline
         self._sleep = sleep
@@ -97,12 +106,15 @@ class Shutdown:
         devices = frozenset(holding.device for holding in holder.holdings)
         before = None if seen is None else what_is_held(tree, seen, self._identify, devices)
 
+        computes = _why_not_by_devices(verdict, before)
+        parting = await self._farewell(verdict, holder) if computes is None else None
+
         # Nothing is awaited between this look and the act.
         now = self._look_again(holder, tree)
         if now is None:
             return outcome_of(verdict, holder, self._clock, Result.ALREADY_GONE, "it had ended by itself")
         why = _why_not(verdict, holder, now, lambda: door.why_not(holder, now, grown))
-        why = why or _why_not_by_devices(verdict, before)
+        why = why or computes
         if why is not None:
             return outcome_of(verdict, holder, self._clock, Result.WITHDRAWN, why)
         if spared():
@@ -115,7 +127,8 @@ class Shutdown:
             result = Result.ALREADY_GONE
         except RefusedError as refusal:
             took = self._clock.now().monotonic - began
-            return outcome_of(verdict, holder, self._clock, Result.FAILED, str(refusal), took_seconds=took)
+            detail = _and(str(refusal), parting)
+            return outcome_of(verdict, holder, self._clock, Result.FAILED, detail, took_seconds=took)
 
         left = _Left(tree, devices, root=verdict.root if result is Result.DONE else None, takes_all=door.takes_all)
         tree, after = await self._end_survivors(left, frozenset(told))
@@ -132,7 +145,7 @@ class Shutdown:
             holder,
             self._clock,
             result,
-            detail,
+            _and(detail, parting),
             freed_bytes=freed(before, after) if known else None,
             took_seconds=took,
             survivors=survivors_of(after),
@@ -273,6 +286,10 @@ class _Left:
 
 async def _knock(door: Door, owner: Owner) -> Iterable[ProcessKey]:
     return await door.knock(owner)
+
+
+def _and(detail: str, parting: str | None) -> str:
+    return detail if parting is None else f"{detail}; {parting}"
 
 
 def _why_not(verdict: Verdict, holder: Holder, now: Owner, at_the_door: Callable[[], str | None]) -> str | None:

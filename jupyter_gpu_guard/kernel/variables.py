@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 DEEPEST = 12  # steps into containers; each level of a model takes two
 MOST = 200_000  # objects looked at
 
-_PLAIN = (str, bytes, bytearray, int, float, complex, bool, type(None), type, type(sys), type(len), type(lambda: 0))
+# Asked by their exact type: what an object says of its class is its own code.
+_PLAIN = frozenset(
+    (str, bytes, bytearray, int, float, complex, bool, type(None), type, type(sys), type(len), type(lambda: 0))
+)
 
 
 def variables(until: float = float("inf")) -> dict[str, Any]:
@@ -108,7 +112,7 @@ class _Search:
         for _ in range(DEEPEST):
             deeper: list[Any] = []
             for thing in level:
-                if isinstance(thing, _PLAIN) or id(thing) in self._seen:
+                if type(thing) in _PLAIN or id(thing) in self._seen:
                     continue
                 self._looked += 1
                 if self._looked > MOST or time.monotonic() > self._until:
@@ -174,9 +178,8 @@ def _parts(thing: Any) -> list[Any]:
     if isinstance(thing, (list, tuple, set, frozenset)):
         return list(thing)
     parts: list[Any] = []
-    attributes = object.__getattribute__(thing, "__dict__") if hasattr(type(thing), "__dict__") else None
-    if isinstance(attributes, dict):
-        parts += attributes.values()
+    with suppress(AttributeError):  # it may have only slots, or nothing at all
+        parts += object.__getattribute__(thing, "__dict__").values()
     for kind in type(thing).__mro__:
         slots = kind.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:

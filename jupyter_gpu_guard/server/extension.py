@@ -22,6 +22,7 @@ from jupyter_gpu_guard.core.model import OwnerKind
 from jupyter_gpu_guard.core.policy import Action, Policy, Site
 from jupyter_gpu_guard.effects.doors import BoardDoor, KernelDoor, LeftoversDoor, TerminalDoor
 from jupyter_gpu_guard.effects.enforcer import OwnerEnforcer, RehearsingEnforcer
+from jupyter_gpu_guard.effects.farewell import Farewell
 from jupyter_gpu_guard.effects.inside import Inside
 from jupyter_gpu_guard.effects.notices import NOTICE
 from jupyter_gpu_guard.effects.pages import Pages
@@ -125,6 +126,12 @@ class GpuGuard(ExtensionApp):
         60.0,
         help="""Seconds between SIGTERM and SIGKILL for what is left of a kernel that was shut down and still holds a
         GPU.""",
+    ).tag(config=True)
+
+    shutdown_hook_time = Float(
+        60.0,
+        help="""Seconds that an idle kernel is given, before it is shut down, for what its user has registered with
+        `jupyter_gpu_guard.on_shutdown`. 0: it is not asked.""",
     ).tag(config=True)
 
     sample_interval = Float(
@@ -236,6 +243,10 @@ class GpuGuard(ExtensionApp):
 
     @validate("resting_interval")
     def _resting_interval_is_a_time(self, proposal: Any) -> float:
+        return self._within(proposal, 0.0, 3600.0)
+
+    @validate("shutdown_hook_time")
+    def _shutdown_hook_time_is_a_time(self, proposal: Any) -> float:
         return self._within(proposal, 0.0, 3600.0)
 
     @validate("grace_time")
@@ -351,6 +362,7 @@ class GpuGuard(ExtensionApp):
                 clock=clock,
                 identify=processes.identify,
                 roots=lambda: joined.roots,
+                farewell=Farewell(inside, owners.look_again, self.shutdown_hook_time),
                 grace=self.grace_time,
                 page_is_open=self.pages.is_open,
                 hooks=self._hooks,

@@ -1,0 +1,119 @@
+"""Before a real kernel of a real server is shut down, it does what its person has registered."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from kernel_room import isolate, until
+from server_room import server_room
+
+from jupyter_gpu_guard.core.model import OwnerKey, OwnerKind, OwnerState
+from jupyter_gpu_guard.core.policy import Action
+from jupyter_gpu_guard.core.verdict import Result
+
+
+@pytest.fixture
+def root(monkeypatch, tmp_path):
+    """The folder with the notebooks."""
+    isolate(monkeypatch, tmp_path / "home")
+    monkeypatch.delenv("JUPYTER_GPU_GUARD_SIMULATED_DIR", raising=False)
+    folder = tmp_path / "notebooks"
+    folder.mkdir()
+    return folder
+
+
+def play(root, scene, hook_time=60.0):
+    """Act `scene` with a server, a kernel and a page on it."""
+
+    async def whole():
+        async with server_room(root) as room:
+            room.guard.guard._enforcer._shutdown._farewell._within = hook_time
+            kernel_id = await room.notebook("training.ipynb")
+            key = OwnerKey(OwnerKind.KERNEL, kernel_id)
+            page = await room.page(kernel_id)
+
+            async def run(code):
+                await page.end_of(page.run(code))
+                await until(lambda: room.owners.look_again(key).state is OwnerState.IDLE, "the end of the cell")
+                await room.guard.guard.tick()
+
+            def shut_down():
+                return room.guard.guard.act(Action.SHUTDOWN, key, "anna")
+
+            await scene(run, shut_down, page)
+
+    asyncio.run(whole())
+
+
+def test_what_was_registered_is_done_before_the_end(root):
+    """The file is there when the kernel has gone, and the outcome says that it was called."""
+
+    async def scene(run, shut_down, page):
+        await run(
+            "import jupyter_gpu_guard\n"
+            "@jupyter_gpu_guard.on_shutdown\n"
+            "def save():\n"
+            "    open('saved', 'w').write(str(6 * 7))"
+        )
+        outcome = await shut_down()
+        assert outcome.result is Result.DONE
+        assert "before that, save was called" in outcome.detail
+        assert (root / "saved").read_text() == "42"
+
+    play(root, scene)
+
+
+def test_a_failure_is_told_and_stops_nothing(root):
+    """The kernel ends, and the outcome names the kind of the error and not its text."""
+
+    async def scene(run, shut_down, page):
+        await run("import jupyter_gpu_guard\ndef save(): raise OSError('secret')\njupyter_gpu_guard.on_shutdown(save)")
+        outcome = await shut_down()
+        assert outcome.result is Result.DONE
+        assert "save, registered for its end, failed (OSError)" in outcome.detail
+        assert "secret" not in outcome.detail
+
+    play(root, scene)
+
+
+def test_one_that_takes_too_long_is_waited_for_to_its_deadline_only(root):
+    """Then the kernel is shut down all the same, and the outcome says so."""
+
+    async def scene(run, shut_down, page):
+        await run("import jupyter_gpu_guard, time\njupyter_gpu_guard.on_shutdown(lambda: time.sleep(600))")
+        outcome = await shut_down()
+        assert outcome.result is Result.DONE
+        assert "was not over within 2 s" in outcome.detail
+
+    play(root, scene, hook_time=2.0)
+
+
+def test_nothing_is_said_where_nothing_was_registered(root):
+    """A kernel without the package's functions just ends."""
+
+    async def scene(run, shut_down, page):
+        await run("x = 1")
+        outcome = await shut_down()
+        assert outcome.result is Result.DONE
+        assert "registered" not in outcome.detail
+
+    play(root, scene)
+
+
+def test_a_kernel_that_executes_is_not_asked(root):
+    """A person may end it in the middle of a cell; what was registered is for an idle kernel."""
+
+    async def scene(run, shut_down, page):
+        await run(
+            "import jupyter_gpu_guard, time\n"
+            "def save(): open('saved', 'w').close()\n"
+            "jupyter_gpu_guard.on_shutdown(save)"
+        )
+        request = page.run("print('begun', flush=True)\nwhile True: time.sleep(0.1)")
+        await page.receive("stream", request)
+        outcome = await shut_down()
+        assert outcome.result is Result.DONE
+        assert not (root / "saved").exists()
+
+    play(root, scene)
