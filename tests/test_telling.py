@@ -24,6 +24,7 @@ from jupyter_gpu_guard.effects.tellers.rounds import PAUSES, Rounds
 from jupyter_gpu_guard.guard import Guard
 from jupyter_gpu_guard.leases import FileLeases
 from jupyter_gpu_guard.protocols import NoJournal
+from jupyter_gpu_guard.server.extension import GpuGuard
 from jupyter_gpu_guard.server.report import report
 from jupyter_gpu_guard.server.telling import link_to, tellers_of
 
@@ -424,6 +425,16 @@ def test_a_user_without_a_name_gets_no_e_mail():
     """Nobody else gets it either."""
     ways, faults = configured(Site(), notify_email_to="{user}@example.org", notify_smtp="mail.example.org")
     assert (ways, len(faults)) == ([], 1)
+
+
+@pytest.mark.parametrize(("user", "names"), [(None, True), ("anna", False)])
+def test_at_a_hub_hooks_learn_no_names_unless_they_shall(monkeypatch, user, names):
+    """There they may lead to others than the user."""
+    monkeypatch.delenv("JUPYTERHUB_USER", raising=False)
+    if user is not None:
+        monkeypatch.setenv("JUPYTERHUB_USER", user)
+    assert GpuGuard().notify_names is names
+    assert GpuGuard(notify_names=True).notify_names
 
 
 @pytest.mark.parametrize(

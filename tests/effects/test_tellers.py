@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
+import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import replace
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from fake_clock import NOON
-from listeners import hookroom, mailroom
+from listeners import Mailroom, hookroom, mailroom
 
 from jupyter_gpu_guard.core.model import (
     GpuProcess,
@@ -309,6 +311,41 @@ def test_a_letter_that_is_not_taken_is_a_failure(how: dict, why: str) -> None:
     assert said.startswith(why)
     assert "anna" not in said
     assert room.letters == []
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A certificate for 127.0.0.1, with its key, that nobody has signed."""
+    file = tmp_path / "self.pem"
+    names = ["-subj", "/CN=here", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names]
+    subprocess.run([*command, "-keyout", file, "-out", tmp_path / "cert.pem"], check=True, capture_output=True)
+    file.write_bytes(file.read_bytes() + (tmp_path / "cert.pem").read_bytes())
+    return file
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_login_goes_to_a_server_that_shows_a_good_certificate(certificate, monkeypatch, is_known: bool) -> None:
+    """And to no other: then nothing is sent at all."""
+    if is_known:
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+
+    async def scene() -> tuple[str | None, Mailroom]:
+        async with mailroom(auth=True, encrypted=context) as room:
+            box = Letterbox("127.0.0.1", room.port, "ssl", "anna", "hunter2")
+            try:
+                await MailTeller(box, "anna@example.org", "guard@example.org", 20).tell(MESSAGE)
+            except NotToldError as refusal:
+                return str(refusal), room
+            return None, room
+
+    why, room = asyncio.run(scene())
+    assert (why is None) is is_known
+    assert room.logins == (["\0anna\0hunter2"] if is_known else [])
+    assert len(room.letters) == is_known
+    assert "hunter2" not in str(why)
 
 
 @pytest.mark.parametrize("to", ["", "anna", "anna@", "@example.org", "a@b.org, eve@c.org", "a@b.org\nBcc: c@d.org"])

@@ -13,11 +13,12 @@ from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator
 
 
 class Mailroom:
-    """A tiny SMTP server without encryption. `letters` are what it took: sender, recipients and text of each."""
+    """A tiny SMTP server. `letters` are what it took: sender, recipients and text of each."""
 
     def __init__(self, refuse: str = "", *, silent: bool = False, auth: bool = False) -> None:
         self.letters: list[tuple[str, list[str], str]] = []
@@ -67,10 +68,10 @@ class Mailroom:
 
 
 @asynccontextmanager
-async def mailroom(**how: Any) -> AsyncIterator[Mailroom]:
-    """A running Mailroom."""
+async def mailroom(encrypted: ssl.SSLContext | None = None, **how: Any) -> AsyncIterator[Mailroom]:
+    """A running Mailroom; `encrypted` from the first byte on."""
     room = Mailroom(**how)
-    server = await asyncio.start_server(room.serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(room.serve, "127.0.0.1", 0, ssl=encrypted)
     room.port = server.sockets[0].getsockname()[1]
     try:
         yield room
