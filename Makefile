@@ -10,13 +10,14 @@ FRONT := jupyter_gpu_guard/labextension/package.json
 FRONT_SOURCES := $(wildcard labextension/src/*.ts labextension/src/*.tsx labextension/src/*/*.tsx labextension/src/*/*.ts \
 	labextension/style/* labextension/schema/*.json) labextension/package.json labextension/tsconfig.json
 
-.PHONY: help install run test test-python test-front benchmark accuracy test-gpu screenshots goldens lint format build clean
+.PHONY: help install run test test-python test-front benchmark accuracy mutants test-gpu screenshots goldens lint format build clean
 
 help:
 	@echo "make run     install into $(VENV), build the front end, open JupyterLab with the extension"
 	@echo "make test    install what the tests need and run them all: Python, TypeScript, browser"
 	@echo "make benchmark  what one tick costs, beside nvitop and gpustat"
 	@echo "make accuracy   who would have been ended by which rule, and what that would have given back and cost"
+	@echo "make mutants  break each line of the core and see whether a test notices; takes hours: MUTANT_OPTIONS='ladder'"
 	@echo "make test-gpu   check on a real NVIDIA GPU what is assumed about its driver"
 	@echo "make screenshots  take the pictures of README and docs anew"
 	@echo "make goldens  write the recordings in tests/recordings and what their replay gives anew"
@@ -85,6 +86,13 @@ benchmark: $(VENV)/.benchmark
 accuracy: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.accuracy $(ACCURACY_OPTIONS)
 
+$(VENV)/.mutmut: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --editable '.[test,mutation]'
+	touch $@
+
+mutants: $(VENV)/.mutmut
+	nice -n 19 $(BIN)/python scripts/mutants.py $(MUTANT_OPTIONS)
+
 test-gpu: $(VENV)/.dev
 	$(BIN)/python -m tests.gpu.check $(GPU_OPTIONS)
 
@@ -119,4 +127,4 @@ build: | $(BIN)/python
 
 clean:
 	rm -rf $(VENV) dist jupyter_gpu_guard/labextension labextension/lib labextension/node_modules \
-		labextension/tsconfig.tsbuildinfo tests/driver/build tests/output
+		labextension/tsconfig.tsbuildinfo tests/driver/build tests/output mutants
