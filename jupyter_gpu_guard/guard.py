@@ -270,7 +270,7 @@ class Guard:
 
         It takes the place of one that waits already.
         """
-        if replace(policy, fault=None) == replace(self._policy, fault=None):
+        if _content(policy) == _content(self._policy):
             self.adopt(policy)
             return True
         seen = self.published
@@ -282,6 +282,7 @@ class Guard:
         self._pending = Pending(policy, self._clock.now().wall, found)
         self._policy = replace(self._policy, fault=None)
         self._log.warning("GPU guard: %s", pending_sentence(self._pending))
+        self._chronicle.waits(self._pending)
         self._publish()
         return False
 
@@ -290,7 +291,7 @@ class Guard:
 
         When the mode changes, what was rehearsed is forgotten, and so are warnings of what will not come.
         """
-        changed = replace(policy, fault=None) != replace(self._policy, fault=None)
+        changed = _content(policy) != _content(self._policy)
         rehearsal = policy.mode is Mode.OBSERVE
         if rehearsal and not self._ledger.rehearsal:
             self._really_ended_at = self._ledger.shutdowns_at
@@ -306,7 +307,7 @@ class Guard:
 
     def refuse(self, fault: str) -> None:
         """A newer policy cannot be used: the one in force stays, and whatever waited is out of date."""
-        self._policy, self._pending = replace(self._policy, fault=fault), None
+        self._policy, self._pending = replace(self._policy, fault=fault, fault_is_own=False), None
         self._publish()
 
     def accept(self, digest: str, by: str) -> Policy:
@@ -331,10 +332,14 @@ class Guard:
     @property
     def problems(self) -> tuple[str, ...]:
         """What the guard cannot do now, in sentences."""
+        waits = pending_sentence(self.published.pending) if self.published.pending else None
+        return self.problems_beside(self.published.policy.fault, waits)
+
+    def problems_beside(self, *of_policy: str | None) -> tuple[str, ...]:
+        """What the guard cannot do now, in sentences, with these about its policy."""
         state = self.published
         gaps = tuple(gap.why for gap in state.snapshot.gaps) if state.snapshot else ("no tick has been completed yet",)
-        waits = pending_sentence(state.pending) if state.pending else None
-        said = (state.policy.fault, waits, self._leases.problem, self._chronicle.problem, self._accounts.problem)
+        said = (*of_policy, self._leases.problem, self._chronicle.problem, self._accounts.problem)
         return (*gaps, *(fault for fault in said if fault), *self._problems())
 
     def longest_keep(self, holder: Holder) -> timedelta:
@@ -503,3 +508,8 @@ class Guard:
             leases=self.published.leases if leases is None else leases,
             verdicts=self.published.verdicts if verdicts is None else verdicts,
         )
+
+
+def _content(policy: Policy) -> Policy:
+    """What `policy` says, whatever is wrong with other files."""
+    return replace(policy, fault=None, fault_is_own=False)

@@ -103,7 +103,7 @@ def test_a_new_server_shows_what_was_done_before(tmp_path):
 
 
 def test_names_of_other_people_are_for_the_administrator(tmp_path):
-    """Without that right neither who kept it nor what for is told, wherever it stands."""
+    """Without that right neither who kept it nor what for is told, wherever it stands; nor about files of the site."""
 
     async def play():
         root = tmp_path / "root"
@@ -118,6 +118,8 @@ def test_names_of_other_people_are_for_the_administrator(tmp_path):
             assert "bert" not in json.dumps(told)
             assert "rebuttal" not in json.dumps(told)
             assert told["entries"][0]["by"] == SOMEBODY
+            assert "/etc/site.yaml" in json.dumps(everything)
+            assert "/etc/site.yaml" not in json.dumps(told)
 
     asyncio.run(play())
 

@@ -348,6 +348,9 @@ def test_a_policy_that_would_end_many_waits_and_says_so(tmp_path):
         scene = await _idle_for_five_minutes(tmp_path, 3)
         new = policy(200)
         assert not scene.guard.propose(new)
+        waits = scene.journal.entries[-1]
+        assert (waits.kind, waits.policy) == (Kind.POLICY_WAITS, scene.guard.published.policy.digest)
+        assert new.digest in waits.detail
         await scene.pass_time(60)
         assert scene.pending == new
         assert scene.enforcer.done == []

@@ -41,8 +41,8 @@ def test_every_part_of_a_condition_arrives(read) -> None:
         'timezone: Europe/Berlin\ncalendars: {work: ["mon-fri 08:00-18:00"]}\nrules:\n'
         "  - name: a\n"
         '    match: {user: "a*", group: students, server: big, owner: kernel, notebook: "x/**", kernelspec: python3,\n'
-        '      device: "*H200*", state: idle, memory_above: 2GiB, device_free_below: 10%, older_than: 12h,\n'
-        "      during: work}"
+        '      device: "*H200*", mig: "1g.*", state: idle, memory_above: 2GiB, device_free_below: 10%,\n'
+        "      older_than: 12h, during: work}"
     )
     assert policy.rules[0].match == Match(
         user="a*",
@@ -52,6 +52,7 @@ def test_every_part_of_a_condition_arrives(read) -> None:
         notebook="x/**",
         kernelspec="python3",
         device="*H200*",
+        mig="1g.*",
         state=OwnerState.IDLE,
         memory_above=2 * 2**30,
         device_free_below=10,

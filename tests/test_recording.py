@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ from core.films import still
 from jupyter_gpu_guard.cli import main
 from jupyter_gpu_guard.cli.recording import CannotRecordError, Recorder
 from jupyter_gpu_guard.cli.replaying import replay
-from jupyter_gpu_guard.core.policy import Policy
+from jupyter_gpu_guard.core.budget import Budget, Measure, Per
+from jupyter_gpu_guard.core.policy import Idle, Match, Policy, Rule
 from jupyter_gpu_guard.core.rehearse import Carried, rehearse
 from jupyter_gpu_guard.policyfile import load
 from jupyter_gpu_guard.running import Server
@@ -314,6 +316,39 @@ def test_a_new_run_knows_nothing_of_the_one_before(tmp_path: Path) -> None:
     two = written(tmp_path / "two.jsonl", (HEADER, film[:25]), (again, film[25:]))
     assert len(replay(one, policy).acts) == 1
     assert replay(two, policy).acts == []
+
+
+def test_what_was_used_is_known_to_the_next_run(tmp_path: Path) -> None:
+    """As on a disk: a budget does not begin anew with a server."""
+    budget = Budget("day", Measure.GIB_HOURS, 1e-9, timedelta(days=1), "used-up", Per.USER)
+    used_up = Rule("used-up", Match(user="nobody"), Idle(lasting=timedelta(seconds=30)))
+    policy = Policy(rules=(used_up, Rule("default")), budgets=(budget,))
+    film = still(50)
+    again = Header("0.1.0", "run-2", 5.0)
+    two = written(tmp_path / "two.jsonl", (HEADER, film[:5]), (again, film[5:]))
+    assert replay(two, policy).acts[0].verdict.rule == "used-up"
+    assert replay(two, replace(policy, budgets=(replace(budget, limit=1e9),))).acts == []
+
+
+def test_a_replay_may_be_that_of_a_user(tmp_path: Path) -> None:
+    """A recording does not tell whose it is: rules about people hold for whom one names."""
+    ruled = tmp_path / "p.yaml"
+    ruled.write_text(
+        "version: 1\nrules:\n"
+        "  - {name: ada, match: {user: ada, group: students, server: big}, idle: {for: 1m}}\n"
+        "  - {name: rest, match: {user: '*'}, idle: {for: 2m}}\n",
+        encoding="utf-8",
+    )
+    file = written(tmp_path / "a.jsonl", (HEADER, still(60)))
+
+    def rules(*words: str) -> set[str]:
+        result = CliRunner().invoke(main, ["replay", str(file), "--policy", str(ruled), "--json", *words])
+        assert result.exit_code == 0, result.output
+        return {act["rule"] for act in json.loads(result.output)["acts"]}
+
+    assert rules() == set()
+    assert rules("--user", "bob") == {"rest"}
+    assert rules("--user", "ada", "--group", "lab", "--group", "students", "--server", "big") == {"ada"}
 
 
 def test_while_nobody_is_on_a_device_looks_are_further_apart(tmp_path: Path) -> None:

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 
 _FILE = click.Path(path_type=Path)
 _server_option = click.option("--server", metavar="URL|PORT", help="Ask only this server, by its port or URL.")
+_user_option = click.option("--user", metavar="NAME", help="Whose server it was, for rules that match a user.")
+_group_option = click.option(
+    "--group", "groups", metavar="NAME", multiple=True, help="A group of that user; may be repeated."
+)
+_server_name_option = click.option(
+    "--server", "server_name", metavar="NAME", help="The name of that server, for rules that match one."
+)
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 
 
@@ -390,13 +397,24 @@ def record(
 @click.option(
     "--policy", "policies", metavar="FILE", type=_FILE, multiple=True, help="A policy file; more than one may be given."
 )
+@_user_option
+@_group_option
+@_server_name_option
 @_json_option
-def replay(file: Path, policies: Sequence[Path], *, as_json: bool) -> None:
+def replay(
+    file: Path,
+    policies: Sequence[Path],
+    user: str | None,
+    groups: Sequence[str],
+    server_name: str | None,
+    *,
+    as_json: bool,
+) -> None:
     """Say what would have been done to what is recorded in FILE, when and why. Nothing is done.
 
     Without --policy: under the policy files that the server would read here, or the built-in defaults.
     """
-    from jupyter_gpu_guard.core.policy import Policy  # noqa: PLC0415
+    from jupyter_gpu_guard.core.policy import Policy, Site  # noqa: PLC0415
     from jupyter_gpu_guard.policyfile import PolicyError, discover, load  # noqa: PLC0415
 
     from .replaying import RecordingError, replay  # noqa: PLC0415
@@ -404,7 +422,7 @@ def replay(file: Path, policies: Sequence[Path], *, as_json: bool) -> None:
     try:
         paths = tuple(policies) or discover()
         ruled = load(paths) if paths else Policy()
-        replayed = replay(file, ruled)
+        replayed = replay(file, ruled, site=Site(user, frozenset(groups), server_name))
     except (PolicyError, RecordingError) as error:
         _give_up(str(error))
     if as_json:
@@ -427,8 +445,9 @@ def replay(file: Path, policies: Sequence[Path], *, as_json: bool) -> None:
 @click.option(
     "--regret", metavar="TIME", default="24h", show_default=True, help="Who computes again within it was needed."
 )
-@click.option("--user", metavar="NAME", help="Whose servers they were, for rules that match a user.")
-@click.option("--group", "groups", metavar="NAME", multiple=True, help="A group of that user; may be repeated.")
+@_user_option
+@_group_option
+@_server_name_option
 @click.option("--interval", metavar="TIME", help="The time between two points of a series, if its first do not tell.")
 @click.option("--processes", type=click.IntRange(min=1), help="At most so many at once; otherwise one for each core.")
 @_json_option
@@ -438,6 +457,7 @@ def simulate(
     regret: str,
     user: str | None,
     groups: Sequence[str],
+    server_name: str | None,
     interval: str | None,
     processes: int | None,
     *,
@@ -466,7 +486,7 @@ def simulate(
                 ruled,
                 interval=every,
                 processes=processes,
-                site=Site(user, frozenset(groups)),
+                site=Site(user, frozenset(groups), server_name),
                 progress=lambda done, whole: bar.update(task, completed=done, total=whole),
             )
     except (PolicyError, simulating.SeriesError, simulating.RecordingError) as error:

@@ -101,7 +101,9 @@ def _what(entry: Row) -> str:
         because = f": {entry['kept_because']}" if entry["kept_because"] else ""
         return f"kept until {_moment(entry['kept_until'])}{by}{because}{_beyond(entry)}"
     if kind == "policy":
-        return f"policy {entry['policy']}, mode {entry['mode']}, {entry['detail']}"
+        return f"policy {entry['policy']}, mode {entry['mode']}{', ' if entry['detail'] else ''}{entry['detail']}"
+    if kind == "policy-waits":
+        return entry["detail"] or "a new policy waits for an administrator"
     return f"{_SIMPLE.get(kind, kind)}{by}"
 
 

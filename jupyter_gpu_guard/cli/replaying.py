@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from jupyter_gpu_guard.core.explain import memory, sentence
 from jupyter_gpu_guard.core.model import Snapshot, is_known
-from jupyter_gpu_guard.core.policy import Action, Policy
+from jupyter_gpu_guard.core.policy import NOBODY, Action, Policy, Site
 from jupyter_gpu_guard.core.rehearse import Act, Carried, rehearse
+from jupyter_gpu_guard.core.usage import Meter
 from jupyter_gpu_guard.snapshots import Header
 from jupyter_gpu_guard.sources.replay import Recording, RecordingError
 
@@ -93,15 +94,17 @@ def looks(recording: Recording) -> Iterator[Look]:
         quiet = not snapshot.clients and not snapshot.gaps
 
 
-def replay(path: Path, policy: Policy, progress: Callable[[int], object] = lambda _: None) -> Replayed:
-    """Show the recording at `path` to the judging code under `policy`. Raises RecordingError."""
+def replay(
+    path: Path, policy: Policy, progress: Callable[[int], object] = lambda _: None, *, site: Site = NOBODY
+) -> Replayed:
+    """Show the recording at `path` to the judging code under `policy`, as `site`'s. Raises RecordingError."""
     replayed = Replayed()
     recording = Recording(path)
     carried = Carried()
     for header, snapshot, is_new_run, longest_span in looks(recording):
         if is_new_run:
-            carried = Carried()
-        scene = rehearse(snapshot, carried, policy, longest_span)
+            carried = Carried(meter=Meter(carried.meter.usage))  # what was used is not forgotten
+        scene = rehearse(snapshot, carried, policy, longest_span, site=site)
         carried = scene.carried
         replayed.acts.extend(scene.acts)
         replayed.snapshots += 1

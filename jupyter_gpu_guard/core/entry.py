@@ -30,6 +30,7 @@ class Kind(str, Enum):
     STARTED = "started"  # the guard of a server began to look
     STOPPED = "stopped"  # a server ended in an orderly way
     POLICY = "policy"  # from now on this policy, mode or fault
+    POLICY_WAITS = "policy-waits"  # a new one would newly end many at once, and waits for a person
     WARNED = "warned"  # a warning was delivered
     HINTED = "hinted"  # a word was delivered that nothing follows by itself
     LIFTED = "lifted"  # a standing warning was dropped: it is within its limits again

@@ -147,6 +147,12 @@ class Device:
     overall: Reading = Unknown(Why.NOT_SUPPORTED)
     part_of: str | None = None
 
+    @property
+    def profile(self) -> str | None:
+        """Of a MIG instance its profile, such as `1g.10gb`, with which its name ends; None: not known, or none."""
+        before, _, profile = self.name.rpartition(" MIG ")
+        return profile if self.mig and before else None
+
 
 @dataclass(frozen=True)
 class GpuClient:

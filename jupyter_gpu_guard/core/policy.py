@@ -116,9 +116,10 @@ class Match:
     """A condition on a holder. Every part that is given must hold; a part that is None holds for all.
 
     Globs follow fnmatch, whose `*` crosses folders; `**/` is any number of folders, none too. In `notebook` they match
-    the path relative to the server's root. `device` matches the name of any device the holder is on, `group` any group
-    of the user. `memory_above`: holds at least so many bytes. `device_free_below`: of any device it is on less than so
-    many percent are free. `older_than`: it was started longer ago. What is not known does not hold.
+    the path relative to the server's root. `device` matches the name of any device the holder is on, `mig` the profile
+    of any MIG instance, `group` any group of the user. `memory_above`: holds at least so many bytes.
+    `device_free_below`: of any device it is on less than so many percent are free. `older_than`: it was started longer
+    ago. What is not known does not hold.
     """
 
     user: str | None = None
@@ -128,6 +129,7 @@ class Match:
     notebook: str | None = None
     kernelspec: str | None = None
     device: str | None = None
+    mig: str | None = None
     state: OwnerState | None = None
     memory_above: float | None = None
     device_free_below: float | None = None
@@ -143,6 +145,11 @@ class Match:
         for part, asked in self._given:
             if not _TESTS[part](asked, holder, around):
                 yield part
+
+    def is_about(self, site: Site) -> bool:
+        """Whether its parts about people and servers hold for `site`, whatever it has."""
+        parts = ((self.user, {site.user}), (self.group, site.groups), (self.server, {site.server}))
+        return all(glob is None or any(_matches(text, glob) for text in texts) for glob, texts in parts)
 
     def groups_of(self, site: Site) -> tuple[str, ...]:
         """The groups of `site` that the condition allows, by name."""
@@ -185,6 +192,7 @@ _TESTS: Mapping[str, Callable[[Any, Holder, Around], bool]] = {
     "kernelspec": lambda glob, holder, _: _matches(holder.owner.kernelspec, glob),
     "notebook": lambda glob, holder, _: _matches(holder.owner.notebook, glob),
     "device": lambda glob, holder, around: any(_matches(d.name, glob) for d in _devices(holder, around)),
+    "mig": lambda glob, holder, around: any(_matches(d.profile, glob) for d in _devices(holder, around)),
     "memory_above": _holds_at_least,
     "device_free_below": _is_scarce,
     "older_than": _is_older,
@@ -291,7 +299,7 @@ class Policy:
 
     Once one of `budgets` is used up, the rule that it names decides about all that the budget matches, unless the rules
     keep it. Of several, the first in order counts. `digest` identifies the content, `source` says where it came from,
-    `fault` why a newer one was not taken.
+    `fault` why a newer one was not taken, and `fault_is_own` that it is about a file of the governed user's own.
     """
 
     mode: Mode = Mode.OBSERVE
@@ -300,6 +308,7 @@ class Policy:
     digest: str = ""
     source: str = "built-in defaults"
     fault: str | None = None
+    fault_is_own: bool = False
     exemptions: tuple[Exemption, ...] = ()
     budgets: tuple[Budget, ...] = ()
 

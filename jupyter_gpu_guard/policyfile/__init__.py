@@ -119,7 +119,7 @@ def _tightened(policy: Policy, site: Sequence[_Part], own: Sequence[_Part]) -> P
         problems += loosenings(roots[len(site) :], policy, both)
     except PolicyError as error:
         problems += error.problems
-    return replace(policy, fault=said(problems)) if problems else both
+    return replace(policy, fault=said(problems), fault_is_own=True) if problems else both
 
 
 def _open_to_all(parts: Sequence[_Part]) -> list[Problem]:

@@ -284,7 +284,7 @@ class _Reader:
             name=name,
             holder=Holder(owner, (Holding("device", (row,)),), (_ROOT,), activity=Activity()),
             window=_window(idle, unused, compute, amount("mean", compute)),
-            device=Device("device", 0, text("device") or "GPU", _ROOM, _ROOM * (1 - amount("device_free", 90.0) / 100)),
+            device=_device(text("device") or "GPU", amount("device_free", 90.0)),
             site=Site(text("user"), self._groups(given.get("groups")), text("server")),
             at=at,
             is_kept=(kept := read.yes_or_no(given.get("kept"))) is not None and kept.value,
@@ -307,6 +307,11 @@ class _Reader:
         read = self._nodes
         items = () if node is None else (node,) if isinstance(node, ScalarNode) else read.items(node, "groups")
         return frozenset(text.value for item in items if (text := read.text(item, "a group")) is not None)
+
+
+def _device(name: str, free: float) -> Device:
+    """A GPU, or a MIG instance if its name says so."""
+    return Device("device", 0, name, _ROOM, _ROOM * (1 - free / 100), mig=" MIG " in name)
 
 
 def _window(idle: timedelta | None, unused: timedelta | None, compute: float, mean: float) -> Window | None:

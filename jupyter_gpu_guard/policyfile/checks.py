@@ -12,7 +12,7 @@ from jupyter_gpu_guard.quantities import say_duration
 from .draft import BudgetDraft, Placed, RuleDraft, Settings
 from .problems import Place, Problem, suggestion
 
-_GLOBS = ("user", "group", "server", "notebook", "kernelspec", "device")
+_GLOBS = ("user", "group", "server", "notebook", "kernelspec", "device", "mig")
 _WARNED_OF = (Action.PARK, Action.SHUTDOWN)  # a kernel that is parked answers late
 _ALL = 101.0  # percent: more than can be free
 

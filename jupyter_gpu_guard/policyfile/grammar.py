@@ -160,6 +160,7 @@ MATCH = Section(
         "notebook": Key(PATTERN, "A pattern for the path of the notebook below the server's root folder."),
         "kernelspec": Key(PATTERN, "A pattern for the name of the kernelspec."),
         "device": Key(PATTERN, "A pattern for the name of any GPU that it is on."),
+        "mig": Key(Text("1g.10gb"), "A pattern for the profile of any MIG instance that it is on."),
         "state": Key(_words(OwnerState, *NO_RULES), "What it is doing."),
         "memory_above": Key(MEMORY, "It holds at least so much GPU memory."),
         "device_free_below": Key(SHARE, "Of a GPU that it is on less than so much is free."),

@@ -198,6 +198,7 @@ class Reader:
             notebook=self._glob(keys.get("notebook"), of_path=True),
             kernelspec=self._glob(keys.get("kernelspec")),
             device=self._glob(keys.get("device")),
+            mig=self._glob(keys.get("mig")),
             state=state,
             memory_above=memory.value if memory else None,
             device_free_below=free.value if free else None,

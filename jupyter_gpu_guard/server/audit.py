@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from jupyter_gpu_guard.core.entry import Entry
+from jupyter_gpu_guard.core.entry import Entry, Kind
 from jupyter_gpu_guard.core.explain import sentence
 from jupyter_gpu_guard.core.model import ProcessKey
 from jupyter_gpu_guard.core.policy import Action
@@ -18,6 +18,7 @@ from .wire import WireAudit, WireEntry, WireProcessKey, WireReason
 
 MOST = 2000  # entries in one answer
 SOMEBODY = "somebody else"
+_ABOUT_FILES = (Kind.STARTED, Kind.POLICY, Kind.POLICY_WAITS)  # of the site: where they are, and what is wrong there
 
 
 def audit(extract: Extract, since: datetime, owner: str | None = None, *, only_of: str | None = None) -> WireAudit:
@@ -85,7 +86,7 @@ def _processes(entry: Entry) -> Iterable[ProcessKey]:
 
 
 def _without_others(entry: Entry, me: str) -> Entry:
-    """`entry` without the names and words of other people."""
+    """`entry` without the names and words of other people, and without the files of the site."""
     grounds, verdict, lease = entry.grounds, entry.verdict, entry.lease
     if lease is not None and lease.by != me:
         lease = replace(lease, by=SOMEBODY, reason="")
@@ -93,8 +94,9 @@ def _without_others(entry: Entry, me: str) -> Entry:
         grounds = replace(grounds, lease=replace(grounds.lease, by=SOMEBODY, reason=""))
     if verdict is not None:
         verdict = replace(verdict, reasons=tuple(_reason_without(reason, me) for reason in verdict.reasons))
+    detail = "" if entry.kind in _ABOUT_FILES else entry.detail
     by = entry.by if entry.by in (None, me) else SOMEBODY
-    return replace(entry, by=by, lease=lease, verdict=verdict, grounds=grounds)
+    return replace(entry, by=by, detail=detail, lease=lease, verdict=verdict, grounds=grounds)
 
 
 def _reason_without(reason: Reason, me: str) -> Reason:

@@ -19,7 +19,7 @@ from jupyter_gpu_guard.core.model import OwnerKey, OwnerKind
 from jupyter_gpu_guard.core.policy import Action
 from jupyter_gpu_guard.guard import Guard, TooLateError
 from jupyter_gpu_guard.keeping import KeepRefusedError, KeepTooLongError, KeptTooOftenError
-from jupyter_gpu_guard.published import NoSuchOwnerError, NotPendingError
+from jupyter_gpu_guard.published import NoSuchOwnerError, NotPendingError, Published, pending_sentence
 from jupyter_gpu_guard.quantities import parse_since
 from jupyter_gpu_guard.snapshots import Header, Pseudonyms, only_what_matters, to_json, without_names
 
@@ -67,6 +67,12 @@ class GuardHandler(ExtensionHandlerMixin, APIHandler):
         may = self.authorizer.is_authorized(self, self.current_user, "execute", ADMIN_RESOURCE)
         return bool(await ensure_async(may))
 
+    async def told(self) -> Published:
+        """What the guard has published, as far as it is for whoever asks."""
+        from .rules import for_users  # noqa: PLC0415
+
+        return self.guard.published if await self.is_administrator() else for_users(self.guard.published)
+
     def owner(self, text: str) -> OwnerKey:
         """The owner named in the path. 404 with a sentence if there is none."""
         try:
@@ -105,7 +111,7 @@ class ReportHandler(GuardHandler):
             extension.pages.asked()
         from .report import report  # noqa: PLC0415  pydantic is loaded when first needed, not at server start
 
-        self.answer(report(self.guard.published))
+        self.answer(report(await self.told()))
 
 
 class ExplainHandler(GuardHandler):
@@ -136,10 +142,14 @@ class HealthHandler(GuardHandler):
         """Whether the guard runs and what it cannot do now."""
         from jupyter_gpu_guard import __version__  # noqa: PLC0415
 
+        from .rules import WAITS  # noqa: PLC0415
         from .wire import WireHealth  # noqa: PLC0415
 
-        state = self.guard.published
-        problems = list(self.guard.problems)
+        state = await self.told()
+        waits = None
+        if state.pending is not None:
+            waits = pending_sentence(state.pending) if state is self.guard.published else WAITS
+        problems = list(self.guard.problems_beside(state.policy.fault, waits))
         self.answer(
             WireHealth(
                 status="degraded" if problems else "ok",
@@ -325,7 +335,7 @@ class PolicyHandler(GuardHandler):
         """The rules in force, and what waits for a person."""
         from .rules import effective  # noqa: PLC0415
 
-        self.answer(effective(self.guard.published))
+        self.answer(effective(await self.told()))
 
 
 class AcceptHandler(GuardHandler):
@@ -348,7 +358,7 @@ class AcceptHandler(GuardHandler):
             self.guard.accept(asked.hash, self.who)
         except NotPendingError as error:
             raise web.HTTPError(409, str(error)) from None
-        self.answer(effective(self.guard.published))
+        self.answer(effective(await self.told()))
 
 
 class NotFoundHandler(GuardHandler):

@@ -3,20 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from datetime import timedelta
 from enum import Enum
 from typing import Any
 
-from jupyter_gpu_guard.core.policy import Match, Rule, Stage
+from jupyter_gpu_guard.core.budget import NOTHING, Budget, Per
+from jupyter_gpu_guard.core.model import OwnerKey, OwnerKind
+from jupyter_gpu_guard.core.policy import Match, Mode, Policy, Rule, Stage
 from jupyter_gpu_guard.core.verdict import Fact
 from jupyter_gpu_guard.published import Pending, Published
 
-from .wire import WireEffectivePolicy, WireExemption, WirePending, WirePolicy, WireRule, WireStage, WireTouched
+from .wire import (
+    WireBudget,
+    WireEffectivePolicy,
+    WireExemption,
+    WirePending,
+    WirePolicy,
+    WireRule,
+    WireStage,
+    WireTouched,
+)
 
 # What is called otherwise in a file, and units that a type does not tell.
 _NAMES = {"lasting": "for", "keep_limits": "keep", "reason_required": "reason_is_required"}
 _UNITS = {"compute_below": "percent", "memory_above": "bytes", "device_free_below": "percent", "mean_below": "percent"}
+
+
+_ANY = OwnerKey(OwnerKind.KERNEL, "")
+_KEPT = "The newest files of the policy could not be used; the one before is in force."
+_NONE = "The files of the policy could not be used; nothing is ended until they are mended."
+WAITS = "A newer policy waits for an administrator; the one before is in force."
+
+
+def for_users(state: Published) -> Published:
+    """`state` without what is for administrators only: what is wrong with files of the site, and where they are."""
+    policy, waits = state.policy, state.pending
+    if policy.fault is not None and not policy.fault_is_own:
+        is_first = policy.mode is Mode.OBSERVE and policy.source == Policy().source
+        policy = replace(policy, fault=_NONE if is_first else _KEPT)
+    if waits is not None:
+        waits = replace(waits, policy=replace(waits.policy, source=""))
+    return replace(state, policy=policy, pending=waits)
 
 
 def in_force(state: Published) -> WirePolicy:
@@ -42,7 +70,28 @@ def effective(state: Published) -> WireEffectivePolicy:
         exemptions=[
             WireExemption(match=_match(each.match), until=each.until, reason=each.reason) for each in policy.exemptions
         ],
+        budgets=[_budget(budget, state) for budget in policy.budgets],
         rules=[_rule(rule) for rule in policy.rules],
+    )
+
+
+def _budget(budget: Budget, state: Published) -> WireBudget:
+    amounts = [amount for account, amount in state.spending.items() if account.budget == budget.name]
+    if budget.per is not Per.KERNEL:  # one's own accounts are the same whatever one runs
+        accounts = budget.accounts(_ANY, state.site)
+        amounts = [state.spending[account] for account in accounts if account in state.spending]
+    amount = max(amounts, key=lambda each: each.used, default=NOTHING)
+    return WireBudget(
+        name=budget.name,
+        match=_match(budget.match),
+        per=budget.per.value,
+        measure=budget.measure.value,
+        window_seconds=budget.window.total_seconds(),
+        used=amount.used,
+        unknown_seconds=amount.unknown_seconds,
+        limit=budget.limit,
+        then=budget.then,
+        applies_to_me=budget.match.is_about(state.site),
     )
 
 

@@ -253,7 +253,10 @@ class WireTouched(Wire):
 
 
 class WirePending(Wire):
-    """A new policy that waits for a person: it would newly end `touched`, out of `holders` that hold GPU memory."""
+    """A new policy that waits for a person: it would newly end `touched`, out of `holders` that hold GPU memory.
+
+    `source` is empty for whoever is no administrator.
+    """
 
     hash: str
     source: str
@@ -263,7 +266,7 @@ class WirePending(Wire):
 
 
 class WirePolicy(Wire):
-    """Which policy is in force. `fault` says why a newer file was not taken."""
+    """Which policy is in force. `fault` says why a newer file was not taken; where, only to an administrator."""
 
     hash: str
     source: str
@@ -282,17 +285,37 @@ class WireRule(Wire):
     """One rule with all its values, those of `defaults` too. What is null is never, or not set."""
 
     name: str
-    match: dict[str, Union[str, float, int, None]]
-    settings: dict[str, Union[str, float, int, None]]
+    match: dict[str, Union[bool, str, float, int, None]]
+    settings: dict[str, Union[bool, str, float, int, None]]
     ladder: list[WireStage]
 
 
 class WireExemption(Wire):
     """What is left alone until then, and why."""
 
-    match: dict[str, Union[str, float, int, None]]
+    match: dict[str, Union[bool, str, float, int, None]]
     until: datetime
     reason: str
+
+
+class WireBudget(Wire):
+    """One budget: `used` of `limit`, in the unit of `measure`, over the last `window_seconds`, and which rule follows.
+
+    `used` is what counts for whoever runs this server: of single kernels, or several groups, the most.
+    `unknown_seconds`: for so long something was held of which it is not known how much. `applies_to_me`: its condition
+    can hold for this user and server.
+    """
+
+    name: str
+    match: dict[str, Union[bool, str, float, int, None]]
+    per: Literal["kernel", "user", "group", "site"]
+    measure: Literal["gib_hours", "idle_gib_hours", "gpu_hours", "idle_gpu_hours"]
+    window_seconds: float
+    used: float
+    unknown_seconds: float
+    limit: float
+    then: str
+    applies_to_me: bool
 
 
 class WireEffectivePolicy(Wire):
@@ -305,6 +328,7 @@ class WireEffectivePolicy(Wire):
     pending: WirePending | None
     belts: dict[str, float]
     exemptions: list[WireExemption] = []
+    budgets: list[WireBudget] = []
     rules: list[WireRule]
 
 
@@ -383,6 +407,7 @@ class WireEntry(Wire):
         "started",
         "stopped",
         "policy",
+        "policy-waits",
         "warned",
         "hinted",
         "lifted",

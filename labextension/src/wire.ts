@@ -265,7 +265,11 @@ export interface WireTouched {
   name: string;
 }
 
-/** A new policy that waits for a person: it would newly end `touched`, out of `holders` that hold GPU memory. */
+/**
+ * A new policy that waits for a person: it would newly end `touched`, out of `holders` that hold GPU memory.
+ *
+ * `source` is empty for whoever is no administrator.
+ */
 export interface WirePending {
   hash: string;
   source: string;
@@ -274,7 +278,7 @@ export interface WirePending {
   holders: number;
 }
 
-/** Which policy is in force. `fault` says why a newer file was not taken. */
+/** Which policy is in force. `fault` says why a newer file was not taken; where, only to an administrator. */
 export interface WirePolicy {
   hash: string;
   source: string;
@@ -291,16 +295,36 @@ export interface WireStage {
 /** One rule with all its values, those of `defaults` too. What is null is never, or not set. */
 export interface WireRule {
   name: string;
-  match: Record<string, string | number | null>;
-  settings: Record<string, string | number | null>;
+  match: Record<string, boolean | string | number | null>;
+  settings: Record<string, boolean | string | number | null>;
   ladder: Array<WireStage>;
 }
 
 /** What is left alone until then, and why. */
 export interface WireExemption {
-  match: Record<string, string | number | null>;
+  match: Record<string, boolean | string | number | null>;
   until: string;
   reason: string;
+}
+
+/**
+ * One budget: `used` of `limit`, in the unit of `measure`, over the last `window_seconds`, and which rule follows.
+ *
+ * `used` is what counts for whoever runs this server: of single kernels, or several groups, the most.
+ * `unknown_seconds`: for so long something was held of which it is not known how much. `applies_to_me`: its condition
+ * can hold for this user and server.
+ */
+export interface WireBudget {
+  name: string;
+  match: Record<string, boolean | string | number | null>;
+  per: "kernel" | "user" | "group" | "site";
+  measure: "gib_hours" | "idle_gib_hours" | "gpu_hours" | "idle_gpu_hours";
+  window_seconds: number;
+  used: number;
+  unknown_seconds: number;
+  limit: number;
+  then: string;
+  applies_to_me: boolean;
 }
 
 /** GET `gpu-guard/api/v1/policy`: what is in force, and what waits. The first rule that matches decides. */
@@ -312,6 +336,7 @@ export interface WireEffectivePolicy {
   pending: WirePending | null;
   belts: Record<string, number>;
   exemptions?: Array<WireExemption>;
+  budgets?: Array<WireBudget>;
   rules: Array<WireRule>;
 }
 
@@ -380,7 +405,7 @@ export interface WireProcessKey {
 /** One entry of the audit. `grounds` are all the facts to judge again; null where nothing was judged. */
 export interface WireEntry {
   at: string;
-  kind: "started" | "stopped" | "policy" | "warned" | "hinted" | "lifted" | "kept" | "unkept" | "begun" | "outcome" | "spared";
+  kind: "started" | "stopped" | "policy" | "policy-waits" | "warned" | "hinted" | "lifted" | "kept" | "unkept" | "begun" | "outcome" | "spared";
   mode: "observe" | "enforce";
   policy: string;
   server: string;

@@ -69,6 +69,38 @@ def test_a_device_of_which_little_is_free() -> None:
     assert free_percent(device()) == 100
 
 
+def test_a_mig_instance_is_told_by_its_profile() -> None:
+    """With which its name ends; a whole GPU has none, nor has an instance that does not say it."""
+    names = {"gpu-0": ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", True)}
+    for (name, mig), glob, holds in (
+        (names["gpu-0"], "1g.10gb", True),
+        (names["gpu-0"], "1g.*", True),
+        (names["gpu-0"], "2g.*", False),
+        (names["gpu-0"], "*H100*", False),
+        (("NVIDIA H100 MIG", True), "*", False),
+        (("NVIDIA H100", True), "*", False),
+        (("A MIG 1g.10gb", False), "*", False),
+    ):
+        seen = replace(device(name=name), mig=mig)
+        assert Match(mig=glob).holds(holder(), Around({"gpu-0": seen}, NOON)) is holds, (name, glob)
+
+
+@pytest.mark.parametrize(
+    ("match", "holds"),
+    [
+        (Match(), True),
+        (Match(notebook="no/*"), True),
+        (Match(user="ada", group="students"), True),
+        (Match(user="bob"), False),
+        (Match(group="staff"), False),
+        (Match(server="small"), False),
+    ],
+)
+def test_whom_a_condition_is_about_can_be_told_without_a_holder(match: Match, holds: object) -> None:
+    """By its parts about people and servers alone."""
+    assert match.is_about(on().site) is holds
+
+
 def test_the_age_is_that_of_its_process() -> None:
     """Longer than so much; without a known start it is not old."""
     match = Match(older_than=timedelta(days=1))
