@@ -71,7 +71,8 @@ def test_see_warn_keep_cull(lab: Lab) -> None:  # noqa: PLR0915  one story
         expect(train.get_by_role("button", name="Stop keeping train.ipynb")).to_be_visible()
         doomed = lost.kernel_id()
         assert doomed is not None
-        until(lambda: lab.notice(doomed), "the other warning")
+        warning = until(lambda: lab.notice(doomed), "the other warning")
+        assert warning["reached"] == ["page"]
 
         # Without Keep the kernel is gone, and the notebook tells what happened and why.
         banner = page.get_by_test_id("gpu-guard-banner")

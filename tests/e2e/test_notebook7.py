@@ -28,6 +28,8 @@ def test_panel_and_warning_in_notebook_7(tmp_path: Path, driver: StandIn) -> Non
             row = page.get_by_test_id("gpu-guard-panel").get_by_role("listitem", name="single.ipynb")
             expect(row).to_contain_text("6.0 GiB")
             toast = page.get_by_role("alert").filter(has_text="single.ipynb")
+            expect(toast).to_be_visible()
             picture(page, "notebook7")
+            assert [notice["reached"] for notice in lab.report()["notices"]] == [["page"]]
             toast.get_by_role("button", name="Keep 1 h").click()
             expect(row.get_by_role("button", name="Stop keeping single.ipynb")).to_be_visible()

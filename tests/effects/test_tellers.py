@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from fake_clock import NOON
-from listeners import Mailroom, hookroom, mailroom
+from listeners import Hookroom, Mailroom, hookroom, mailroom
 
 from jupyter_gpu_guard.core.model import (
     GpuProcess,
@@ -83,6 +83,24 @@ def told_by(teller, message=MESSAGE):
 def python(code: str, *words: object) -> list[str]:
     """A command that runs `code`."""
     return [sys.executable, "-I", "-S", "-c", code, *map(str, words)]
+
+
+def _shown(certificate: Path) -> ssl.SSLContext:
+    """What a server needs to show it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return context
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A certificate for 127.0.0.1, with its key, that nobody has signed."""
+    file = tmp_path / "self.pem"
+    names = ["-subj", "/CN=here", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names]
+    subprocess.run([*command, "-keyout", file, "-out", tmp_path / "cert.pem"], check=True, capture_output=True)
+    file.write_bytes(file.read_bytes() + (tmp_path / "cert.pem").read_bytes())
+    return file
 
 
 # ---- what is told ----
@@ -246,6 +264,18 @@ def test_a_webhook_that_does_not_answer_is_given_up() -> None:
     assert "secret" not in why
 
 
+def test_a_webhook_without_a_good_certificate_learns_nothing(certificate: Path) -> None:
+    """Whoever pretends to be the host is told nothing."""
+
+    async def scene() -> Hookroom:
+        async with hookroom(encrypted=_shown(certificate)) as room:
+            with pytest.raises(NotToldError, match="Cert"):
+                await WebhookTeller(room.url, 20).tell(MESSAGE)
+            return room
+
+    assert asyncio.run(scene()).posts == []
+
+
 @pytest.mark.parametrize("url", ["", "ftp://example.org/x", "file:///etc/passwd", "https://", "hooks.example.org"])
 def test_only_web_addresses_are_webhooks(url: str) -> None:
     """Anything else is refused at once."""
@@ -313,27 +343,14 @@ def test_a_letter_that_is_not_taken_is_a_failure(how: dict, why: str) -> None:
     assert room.letters == []
 
 
-@pytest.fixture
-def certificate(tmp_path: Path) -> Path:
-    """A certificate for 127.0.0.1, with its key, that nobody has signed."""
-    file = tmp_path / "self.pem"
-    names = ["-subj", "/CN=here", "-addext", "subjectAltName=IP:127.0.0.1"]
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names]
-    subprocess.run([*command, "-keyout", file, "-out", tmp_path / "cert.pem"], check=True, capture_output=True)
-    file.write_bytes(file.read_bytes() + (tmp_path / "cert.pem").read_bytes())
-    return file
-
-
 @pytest.mark.parametrize("is_known", [True, False])
 def test_a_login_goes_to_a_server_that_shows_a_good_certificate(certificate, monkeypatch, is_known: bool) -> None:
     """And to no other: then nothing is sent at all."""
     if is_known:
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
 
     async def scene() -> tuple[str | None, Mailroom]:
-        async with mailroom(auth=True, encrypted=context) as room:
+        async with mailroom(auth=True, encrypted=_shown(certificate)) as room:
             box = Letterbox("127.0.0.1", room.port, "ssl", "anna", "hunter2")
             try:
                 await MailTeller(box, "anna@example.org", "guard@example.org", 20).tell(MESSAGE)

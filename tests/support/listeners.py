@@ -90,7 +90,9 @@ class Hookroom:
 
 
 @asynccontextmanager
-async def hookroom(*answers: int, silent: bool = False) -> AsyncIterator[Hookroom]:
+async def hookroom(
+    *answers: int, silent: bool = False, encrypted: ssl.SSLContext | None = None
+) -> AsyncIterator[Hookroom]:
     """A running Hookroom; `silent`: it takes what comes and says nothing. After the last of `answers` it is 200."""
     room = Hookroom(answers)
     over = asyncio.Event()
@@ -108,10 +110,11 @@ async def hookroom(*answers: int, silent: bool = False) -> AsyncIterator[Hookroo
         def prepare(self) -> None:
             room.elsewhere.append(self.request.method or "")
 
-    door = HTTPServer(Application([("/secret", Secret), ("/elsewhere", Elsewhere)], log_function=lambda _: None))
+    routes = [("/secret", Secret), ("/elsewhere", Elsewhere)]
+    door = HTTPServer(Application(routes, log_function=lambda _: None), ssl_options=encrypted)
     sockets = bind_sockets(0, "127.0.0.1")
     door.add_sockets(sockets)
-    room.url = f"http://127.0.0.1:{sockets[0].getsockname()[1]}/secret"
+    room.url = f"{'http' if encrypted is None else 'https'}://127.0.0.1:{sockets[0].getsockname()[1]}/secret"
     try:
         yield room
     finally:
