@@ -37,22 +37,22 @@ class Climb:
 
     def step(self, verdict: Verdict) -> Verdict:
         """`verdict` with the rung that is due now, or with the one that comes next and when."""
-        index = self.case.stages_done if self.case is not None else 0
+        index = self._done
         if index >= len(self.ladder):
             return _with(verdict, Code.LADDER_DONE)
         if self._names_too_little(index):
             warning = self._last_warning(index)
             index = index if warning is None else warning
-        stage, loss = self.ladder[index], self._loss_from(index, self.case)
+        stage, loss = self.ladder[index], self._loss_from(self.case)
         if self._is_undelivered:
             verdict = _with(verdict, Code.UNDELIVERED, wait_seconds=verdict.undelivered)
         if stage.do.loses_work and self._is_told and loss is None:
             return replace(verdict, stage=index, next_action=stage.do)
         due = loss if stage.do.loses_work and loss is not None else self.now + stage.after.total_seconds() - self.over
         verdict = replace(verdict, stage=index, next_action=stage.do, deadline=due)
-        if self.case is not None and self.case.retry_at is not None and self.now < self.case.retry_at:
-            wait = self.case.retry_at - self.now
-            return replace(_with(verdict, Code.RETRY_LATER, wait_seconds=wait), deadline=max(due, self.case.retry_at))
+        if self.now < self._retry_at:
+            verdict = _with(verdict, Code.RETRY_LATER, wait_seconds=self._retry_at - self.now)
+            return replace(verdict, deadline=max(due, self._retry_at))
         if self.now < due or (stage.do.loses_work and not self._is_told):
             return _with(verdict, Code.NOTICE_RUNNING, wait_seconds=max(0.0, due - self.now))
         return self._due(verdict, index)
@@ -62,13 +62,25 @@ class Climb:
 
         It waits as others do where its last delivery failed, and where no rung warns there is nothing to tell.
         """
-        done, retry_at = (self.case.stages_done, self.case.retry_at) if self.case is not None else (0, None)
-        index = self._last_warning(done)
+        index = self._last_warning(self._done)
         if index is None:
             index = next((n for n, stage in enumerate(self.ladder) if stage.do is Action.WARN), None)
-        if index is None or (retry_at is not None and self.now < retry_at):
+        if index is None or self.now < self._retry_at:
             return self.step(verdict)
         return self._due(replace(verdict, stage=index, repeated=True), index)
+
+    @property
+    def _done(self) -> int:
+        return self.case.stages_done if self.case is not None else 0
+
+    @property
+    def _retry_at(self) -> float:
+        return self.case.retry_at if self.case is not None and self.case.retry_at is not None else self.now
+
+    @property
+    def _loss(self) -> Stage | None:
+        """The rung at which something is lost: the last one, if there is one."""
+        return next((stage for stage in self.ladder if stage.do.loses_work), None)
 
     @property
     def _is_told(self) -> bool:
@@ -80,31 +92,28 @@ class Climb:
 
     def _names_too_little(self, index: int) -> bool:
         """Whether nobody was told of the loss that this rung is, or that follows once it has parked the owner."""
-        stage = self.ladder[index]
-        is_on_the_way = stage.do is Action.PARK and any(later.do.loses_work for later in self.ladder[index:])
-        return (stage.do.loses_work or is_on_the_way) and not self._is_told
+        do = self.ladder[index].do
+        return not self._is_told and (do.loses_work or (do is Action.PARK and self._loss is not None))
 
     def _due(self, verdict: Verdict, index: int) -> Verdict:
         """`verdict` with the rung that is due. A warning after one that reached nobody names the full notice anew."""
         do = self.ladder[index].do
-        loss = self._loss_from(index, None if self._is_undelivered and do is Action.WARN else self.case)
-        following = next((later.do for later in self.ladder[index:] if later.do.loses_work), None)
-        return replace(verdict, action=do, next_action=following, deadline=loss)
+        loss = self._loss_from(None if self._is_undelivered and do is Action.WARN else self.case)
+        return replace(verdict, action=do, next_action=self._loss.do if self._loss else None, deadline=loss)
 
     def _last_warning(self, before: int) -> int | None:
         """The last rung below `before` that warns, if there is one."""
         return max((n for n, stage in enumerate(self.ladder[:before]) if stage.do is Action.WARN), default=None)
 
-    def _loss_from(self, index: int, case: Case | None) -> float | None:
-        """The monotonic time of the first loss that may come: after its stage is due, and after the full notice.
+    def _loss_from(self, case: Case | None) -> float | None:
+        """The monotonic time of the loss that may come: after its stage is due, and after the full notice.
 
         A deadline that was promised in `case` stays: a rule that takes over may move it away, never closer. None: no
         loss will come, or the warning has reached nobody, and the rule waits until it does.
         """
-        lossy = next((stage for stage in self.ladder[index:] if stage.do.loses_work), None)
-        if lossy is None:
+        if self._loss is None:
             return None
-        due = self.now + lossy.after.total_seconds() - self.over
+        due = self.now + self._loss.after.total_seconds() - self.over
         warned_at = case.warned_at if case is not None and case.warned_at is not None else self.now
         promised = case.deadline if case is not None and case.deadline is not None else due
         wait: timedelta | None = self.rule.notice

@@ -79,6 +79,7 @@ def test_a_warning_that_reaches_somebody_after_all_is_given_anew() -> None:
     """With the full notice from then on, although the wait for nobody was almost over."""
     said = verdict_on(holder(), "14h", case=case(warned=NOW - 11 * 3600, unheard=True), reached=True)
     assert (said.action, said.stage, said.next_action, said.deadline) == (Action.WARN, 0, Action.SHUTDOWN, NOW + 900)
+    assert said.repeated
 
 
 def test_being_there_changes_nothing_for_who_was_told() -> None:
@@ -314,6 +315,13 @@ def test_nothing_is_parked_before_a_warning_that_names_what_follows() -> None:
     for hinted in (None, notice_of(replace(WARN, deadline=None), at(NOW))):
         said = verdict_on(holder(), "4h", by=rule(ladder=SOFT), case=case(2, warned=None, notice=hinted))
         assert (said.action, said.stage, said.next_action) == (Action.WARN, 0, Action.SHUTDOWN)
+
+
+def test_the_warning_before_parking_is_one_whose_turn_has_come() -> None:
+    """And not a later one of the same ladder."""
+    ladder = rungs("warn", ("park", "5m"), ("warn", "1h"), ("shutdown", "2h"))
+    said = verdict_on(holder(), "3h", by=rule(ladder=ladder), case=case(1, warned=None))
+    assert (said.action, said.stage, said.repeated) == (Action.WARN, 0, False)
 
 
 def test_where_nothing_is_lost_at_the_end_a_hint_is_warning_enough_to_park() -> None:
