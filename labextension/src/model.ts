@@ -44,6 +44,7 @@ export class GuardModel implements IGpuGuard {
     this._poll.ticked.connect(this.onTicked);
     this._pages?.received.connect(this.onReceived);
     document.addEventListener('visibilitychange', this.onVisibility);
+    window.addEventListener('online', this.onVisibility);
   }
 
   get report(): WireReport | null {
@@ -176,6 +177,7 @@ export class GuardModel implements IGpuGuard {
 
   dispose(): void {
     document.removeEventListener('visibilitychange', this.onVisibility);
+    window.removeEventListener('online', this.onVisibility);
     this._stream?.disconnect(this.onEvent);
     this._pages?.dispose();
     this._poll.dispose();
@@ -230,13 +232,19 @@ export class GuardModel implements IGpuGuard {
     this.follow();
   }
 
-  /** Nothing shows, and nothing is about to happen that somebody should be told of. */
   private get rests(): boolean {
+    return this.rest() !== null;
+  }
+
+  /** For so many seconds nothing shows and no warning is due: until shortly before a deadline, or for ever. */
+  private rest(): number | null {
     if (this._watching.size > 0 || this._showing === null || this._showing.size > 0 || this._report === null) {
-      return false;
+      return null;
     }
     const { notices, holders } = this._report;
-    return notices.length === 0 && holders.every(({ verdict }) => verdict.deadline === null);
+    const due = holders.map(({ verdict }) => (verdict.deadline === null ? Infinity : Date.parse(verdict.deadline)));
+    const seconds = (Math.min(Infinity, ...due) - this.now()) / 1000 - 2 * UNWATCHED_SECONDS;
+    return notices.length > 0 || seconds < UNWATCHED_SECONDS ? null : seconds;
   }
 
   private follow(): void {
@@ -245,8 +253,10 @@ export class GuardModel implements IGpuGuard {
   }
 
   private frequency(): { interval: number; max: number; backoff: boolean } {
-    if (this.rests) {
-      return { interval: Poll.NEVER, max: Poll.NEVER, backoff: false };
+    const rest = this.rest();
+    if (rest !== null) {
+      const interval = rest * 1000 < Poll.MAX_INTERVAL ? rest * 1000 : Poll.NEVER;
+      return { interval, max: Poll.NEVER, backoff: false };
     }
     const slow = Math.max(UNWATCHED_SECONDS, this._pollSeconds);
     const seconds = this._watching.size > 0 ? this._pollSeconds : slow;
@@ -287,6 +297,7 @@ export class GuardModel implements IGpuGuard {
     }
   };
 
+  /** A person is back, or the network is. */
   private readonly onVisibility = (): void => {
     if (!document.hidden) {
       void this.refresh();

@@ -1,7 +1,7 @@
 import type { Notification } from '@jupyterlab/apputils';
 import { GuardActions } from '../actions';
 import { plotText, strokes } from '../dashboard/plot';
-import { Recorder } from '../dashboard/recorder';
+import { pointsOf } from '../dashboard/points';
 import { bytes } from '../format';
 import { Hush } from '../hush';
 import { english } from '../language';
@@ -9,7 +9,7 @@ import { GuardModel } from '../model';
 import { RunningOnGpu } from '../running';
 import { badgeOf } from '../toolbar';
 import type { WireReport } from '../wire';
-import { after, device, FakeApi, FakeNotifier, GIB, holder, NOW, report } from './fixtures';
+import { device, FakeApi, FakeNotifier, GIB, holder, NOW, report } from './fixtures';
 
 const badge = (of: WireReport, owner: string | null = 'kernel:k1'): ReturnType<typeof badgeOf> =>
   badgeOf(owner, of, NOW, english);
@@ -124,34 +124,14 @@ describe('quiet', () => {
 });
 
 describe('the history', () => {
-  const at = (seconds: number, changes: Partial<WireReport> = {}): WireReport =>
-    report({ taken_at: after(seconds), ...changes });
-
-  async function recorded(...reports: WireReport[]): Promise<Recorder> {
-    const api = new FakeApi();
-    const model = new GuardModel({ api });
-    const recorder = new Recorder(model);
-    for (const answer of reports) {
-      api.answer = answer;
-      await model.refresh();
-    }
-    model.dispose();
-    return recorder;
-  }
-
-  it('keeps an hour of each device and holder, and what was not known as such', async () => {
-    const blind = { holders: [holder({ compute_percent: null, compute_percent_unknown: 'not-read' })] };
-    const recorder = await recorded(at(0), at(3600 * 2), at(3600 * 2 + 60, blind));
-    expect(recorder.of('GPU-a').map(point => point.at)).toEqual([NOW + 7200_000, NOW + 7260_000]);
-    expect(recorder.of('kernel:k1').map(point => point.compute)).toEqual([0, null]);
-    expect(recorder.of('nobody')).toEqual([]);
-  });
-
-  it('has one point for a look, however often it is told of it, and few for many looks', async () => {
-    expect((await recorded(at(0), at(0), at(0))).of('GPU-a')).toHaveLength(1);
-    const often = await recorded(...Array.from({ length: 31 }, (_, turn) => at(turn * 2)));
-    expect(often.of('GPU-a').length).toBeLessThanOrEqual(9);
-    expect(often.of('GPU-a').slice(-1)[0].at).toBe(NOW + 60_000);
+  it('puts the minutes on the clock, and what is read now at their end', () => {
+    const history = { compute_percent: [null, 80, 3], memory_bytes: [GIB, GIB, 2 * GIB] };
+    expect(pointsOf(history, 'compute_percent', 5, NOW)).toEqual([
+      { at: NOW - 120_000, value: null },
+      { at: NOW - 60_000, value: 80 },
+      { at: NOW, value: 5 }
+    ]);
+    expect(pointsOf(null, 'memory_bytes', null, NOW)).toEqual([{ at: NOW, value: null }]);
   });
 
   it('draws a gap where nothing was known, and never a nought', () => {

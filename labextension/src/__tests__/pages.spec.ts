@@ -91,14 +91,25 @@ describe('a page on which nothing shows', () => {
 
   it.each([
     ['a warning stands', report({ notices: [notice()], holders: [] })],
-    ['a deadline comes', report({ notices: [], holders: [holder()] })]
+    ['a deadline is near', report({ notices: [], holders: [holder({ verdict: verdict({ deadline: after(100) }) })] })]
   ])('still looks while %s', async (_, answer) => {
     api.answer = answer;
     model.glance('status', false);
     await pass(0.1);
     const before = looks();
-    await pass(91);
-    expect(looks()).toBe(before + 3);
+    await pass(89);
+    expect(looks()).toBeGreaterThanOrEqual(before + 2);
+  });
+
+  it('looks again shortly before a deadline', async () => {
+    api.answer = report({ notices: [], holders: [holder({ verdict: verdict({ deadline: after(3600) }) })] });
+    model.glance('status', false);
+    await pass(0.1);
+    const before = looks();
+    await pass(3530);
+    expect(looks()).toBe(before);
+    await pass(20);
+    expect(looks()).toBe(before + 1);
   });
 
   it('looks at once when a person opens a face, and when an event tells of news', async () => {

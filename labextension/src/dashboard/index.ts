@@ -3,7 +3,6 @@ import { type MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { CommandIDs } from '../commands';
 import type { ILanguage } from '../language';
 import type { GuardModel } from '../model';
-import { Recorder } from './recorder';
 import { GuardHistory, historyTab } from './widget';
 
 /** Opens the history, or brings it to the front. It is there again after a reload where layouts are restored. */
@@ -14,13 +13,12 @@ export function addHistory(
   show: (owner: string) => void,
   language: ILanguage
 ): () => void {
-  const recorder = new Recorder(model); // begins at once, so that there is something to see when it is opened
   const tracker = new WidgetTracker<MainAreaWidget<GuardHistory>>({ namespace: 'jupyter-gpu-guard-history' });
   void restorer?.restore(tracker, { command: CommandIDs.openHistory, name: () => 'history' });
   return () => {
     let tab = tracker.currentWidget;
     if (tab === null || tab.isDisposed) {
-      tab = historyTab(new GuardHistory(model, recorder, show, language), language);
+      tab = historyTab(new GuardHistory(model, show, language), language);
       app.shell.add(tab, 'main');
       if (!tab.isAttached) {
         app.shell.add(tab, 'down'); // a page of Notebook 7 has room for one document only

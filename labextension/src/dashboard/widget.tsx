@@ -10,9 +10,9 @@ import type { ILanguage } from '../language';
 import type { GuardModel } from '../model';
 import { holdsSomething, titleOf } from '../owners';
 import { deviceLabel, inOrder } from '../places';
-import type { WireReport } from '../wire';
+import type { WireDevice, WireReport } from '../wire';
 import { Plot } from './plot';
-import type { IPoint, Recorder } from './recorder';
+import { pointsOf } from './points';
 
 const HOUR_MS = 3_600_000;
 
@@ -20,14 +20,11 @@ const HOUR_MS = 3_600_000;
 export class GuardHistory extends ReactWidget {
   constructor(
     private readonly model: GuardModel,
-    private readonly record: Recorder,
     private readonly reveal: (owner: string) => void,
     private readonly language: ILanguage
   ) {
     super();
     this.addClass('jp-GpuGuard-History');
-    this.node.setAttribute('role', 'region');
-    this.node.setAttribute('aria-label', language.trans.__('GPU history'));
     this.node.dataset.testid = 'gpu-guard-history';
   }
 
@@ -73,7 +70,7 @@ export class GuardHistory extends ReactWidget {
           {report.simulated && <span className="jp-GpuGuard-Badge">{trans.__('simulated')}</span>}
         </header>
         <p className="jp-GpuGuard-Quiet">
-          {trans.__('The last hour, as far as this page has seen it. A gap: not known then.')}
+          {trans.__('The last hour, minute by minute. A gap: not seen, or not known.')}
         </p>
         {fault !== null && (
           <Card tone="warning" title={headline(fault, trans)}>
@@ -102,7 +99,7 @@ export class GuardHistory extends ReactWidget {
                 <h4 title={device.uuid}>
                   {label} <span className="jp-GpuGuard-Quiet">{device.name}</span>
                 </h4>
-                {this.plots(label, this.record.of(device.uuid), report, device.memory_total_bytes)}
+                {this.plots(label, device, device.memory_used_bytes, report, device.memory_total_bytes)}
               </li>
             );
           })}
@@ -135,7 +132,7 @@ export class GuardHistory extends ReactWidget {
                   {titleOf(holder)}
                 </button>
               </h4>
-              {this.plots(titleOf(holder), this.record.of(holder.owner), report, null)}
+              {this.plots(titleOf(holder), holder, holder.memory_bytes, report, null)}
             </li>
           ))}
         </ul>
@@ -143,24 +140,30 @@ export class GuardHistory extends ReactWidget {
     );
   }
 
-  private plots(name: string, points: readonly IPoint[], report: WireReport, total: number | null): React.JSX.Element {
+  private plots(
+    name: string,
+    { history, compute_percent: compute }: Pick<WireDevice, 'history' | 'compute_percent'>,
+    memory: number | null,
+    report: WireReport,
+    total: number | null
+  ): React.JSX.Element {
     const { trans } = this.language;
     const to = Date.parse(report.taken_at ?? '') || this.model.now();
-    const from = Math.max(to - HOUR_MS, Math.min(to - 300_000, points[0]?.at ?? to));
+    const from = to - HOUR_MS;
     const shared = { from, to, trans };
     return (
       <>
         <Plot
           {...shared}
           name={trans.__('%1, memory', name)}
-          values={points.map(({ at, memory }) => ({ at, value: memory }))}
+          values={pointsOf(history, 'memory_bytes', memory, to)}
           top={total}
           format={bytes}
         />
         <Plot
           {...shared}
           name={trans.__('%1, compute', name)}
-          values={points.map(({ at, compute }) => ({ at, value: compute }))}
+          values={pointsOf(history, 'compute_percent', compute, to)}
           top={100}
           format={percent}
         />
@@ -176,6 +179,7 @@ export class GuardHistory extends ReactWidget {
 /** The history as a tab of the main area. */
 export function historyTab(content: GuardHistory, { trans }: ILanguage): MainAreaWidget<GuardHistory> {
   const tab = new MainAreaWidget({ content });
+  tab.content.node.setAttribute('aria-label', trans.__('GPU history')); // a tab names its content like every other's
   tab.id = 'jupyter-gpu-guard-history';
   tab.title.label = trans.__('GPU history');
   tab.title.icon = guardIcon;
