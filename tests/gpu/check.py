@@ -21,6 +21,7 @@ import tempfile
 import time
 from dataclasses import asdict
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 from jupyter_gpu_guard import __version__
@@ -31,12 +32,13 @@ from jupyter_gpu_guard.sources.nvml import NvmlDevices
 from jupyter_gpu_guard.sources.procfs import ProcfsProcesses
 
 from .checks import AFTERWARDS, BEFORE_OPENING, NOBODY, Scene, Seen, run
+from .parking import PARKING
 from .workers import REPOSITORY, CudaWorker, DeclaringWorker, Worker
 
 FOLDER = "JUPYTER_GPU_GUARD_SIMULATED_DIR"
 RECORDED = 6  # looks
 INTERVAL = 5.0  # seconds between them
-PROMISES = {check.__name__: (check.__doc__ or "").strip() for check in (*BEFORE_OPENING, *AFTERWARDS)}
+PROMISES = {check.__name__: (check.__doc__ or "").strip() for check in (*BEFORE_OPENING, *AFTERWARDS, *PARKING)}
 
 
 def why_not() -> str | None:
@@ -66,7 +68,8 @@ def scene_here(index: int, *, stand_in: bool) -> Scene:
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     start_here: partial[Worker] = partial(CudaWorker, index)
     as_nobody = partial(CudaWorker, index, NOBODY) if os.geteuid() == 0 else None
-    return Scene(uuid, start_here, as_nobody, start_here())
+    start_torch = partial(CudaWorker, index, program="tests.gpu.torch_gpu") if find_spec("torch") else None
+    return Scene(uuid, start_here, as_nobody, start_here(), start_torch)
 
 
 class InTheStandIn:
@@ -150,7 +153,7 @@ def _check(index: int, recording: Path | None, *, stand_in: bool) -> dict[str, S
     scene = scene_here(index, stand_in=stand_in)
     found: dict[str, Seen] = {}
     try:
-        for name, seen in run(scene):
+        for name, seen in run(scene, PARKING):
             found[name] = seen
             print(f"{PROMISES[name]}\n    seen: {seen.what}  {seen.detail}", flush=True)
         if recording:

@@ -42,12 +42,16 @@ class Seen:
 
 @dataclass
 class Scene:
-    """One device and one worker on it. `start` starts another worker, `start_as_nobody` one of another user."""
+    """One device and one worker on it.
+
+    `start` starts another worker, `start_as_nobody` one of another user, `start_torch` one that uses PyTorch.
+    """
 
     uuid: str
     start: Callable[[], Worker]
     start_as_nobody: Callable[[], Worker] | None
     worker: Worker
+    start_torch: Callable[[], Worker] | None = None
     handle: Any = None
     notes: list[str] = field(default_factory=list)
 
@@ -430,9 +434,9 @@ AFTERWARDS = (
 )
 
 
-def run(scene: Scene) -> Iterator[tuple[str, Seen]]:
-    """All checks, one after the other. One that fails is a finding, too."""
-    for number, check in enumerate((*BEFORE_OPENING, *AFTERWARDS)):
+def run(scene: Scene, more: tuple[Callable[[Scene], Seen], ...] = ()) -> Iterator[tuple[str, Seen]]:
+    """All checks, and `more`, one after the other. One that fails is a finding, too."""
+    for number, check in enumerate((*BEFORE_OPENING, *AFTERWARDS, *more)):
         if number == len(BEFORE_OPENING):
             scene.open()
         try:

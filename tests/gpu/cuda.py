@@ -5,15 +5,19 @@ Run as a program it obeys one command a line, and answers each with "done" or wh
     hold BYTES          hold so much, and no longer what was held before
     work BUSY IDLE      compute for so many seconds, then rest for so many, again and again
     rest                compute no more
+    mark                write something of its own into what is held
+    checksum            say what stands there: "done" and a number
 """
 
 from __future__ import annotations
 
 import ctypes
+import random
 import select
 import sys
 import time
-from typing import Any
+import zlib
+from typing import Any, Protocol
 
 _MEGA_CYCLES = 4  # of one kernel: a few milliseconds
 _PTX = b"""
@@ -36,8 +40,28 @@ AGAIN:
 \0"""
 
 
+_PIECE = 64 * 2**20  # bytes, of which each is marked at its beginning
+_MARK = 2**20
+
+
 class CudaError(RuntimeError):
     """The driver has refused a call."""
+
+
+class Obeys(Protocol):
+    """What a worker can be told to do."""
+
+    def hold(self, amount: int) -> None:
+        """Hold so many bytes."""
+
+    def spin(self) -> None:
+        """Compute for a few milliseconds."""
+
+    def mark(self) -> None:
+        """Write something of its own into what is held."""
+
+    def checksum(self) -> int:
+        """A number that stands for what is held."""
 
 
 class Gpu:
@@ -51,6 +75,7 @@ class Gpu:
         self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         self._call("cuCtxSetCurrent", context)
         self._held: ctypes.c_uint64 | None = None
+        self._amount = 0
         self._kernel = self._load()
         self._scratch: ctypes.c_uint64 | None = None
 
@@ -60,9 +85,31 @@ class Gpu:
             self._call("cuMemFree_v2", self._held)
             self._held = None
         if amount > 0:
-            self._held = self._allocate(amount)
+            self._held, self._amount = self._allocate(amount), amount
             self._call("cuMemsetD8_v2", self._held, ctypes.c_ubyte(1), ctypes.c_size_t(amount))
             self._call("cuCtxSynchronize")
+
+    def mark(self) -> None:
+        """Write random bytes to the beginning of each piece of what is held."""
+        for begin in self._pieces():
+            size = min(_MARK, self._amount - begin)
+            self._call("cuMemcpyHtoD_v2", self._place(begin), random.randbytes(size), ctypes.c_size_t(size))
+
+    def checksum(self) -> int:
+        """A checksum of all that is held."""
+        found, piece = 0, ctypes.create_string_buffer(_PIECE)
+        for begin in self._pieces():
+            size = min(_PIECE, self._amount - begin)
+            self._call("cuMemcpyDtoH_v2", piece, self._place(begin), ctypes.c_size_t(size))
+            found = zlib.crc32(memoryview(piece)[:size], found)
+        return found
+
+    def _pieces(self) -> range:
+        return range(0, self._amount if self._held is not None else 0, _PIECE)
+
+    def _place(self, begin: int) -> ctypes.c_uint64:
+        assert self._held is not None
+        return ctypes.c_uint64(self._held.value + begin)
 
     def spin(self) -> None:
         """Compute for a few milliseconds."""
@@ -96,7 +143,7 @@ class Gpu:
             raise CudaError(f"{name} says {code}")
 
 
-def serve(gpu: Gpu) -> None:
+def serve(gpu: Obeys) -> None:
     """Obey until there is nothing more to read."""
     busy = idle = 0.0
     while True:
@@ -107,19 +154,26 @@ def serve(gpu: Gpu) -> None:
         if not _is_asked(idle if busy > 0 else None):
             continue
         word, *rest = sys.stdin.readline().split() or ["end"]
+        if word == "work":
+            busy, idle = float(rest[0]), float(rest[1])
+        elif word == "rest":
+            busy = 0.0
+        elif word not in {"hold", "mark", "checksum"}:
+            return
         try:
-            if word == "hold":
-                gpu.hold(int(rest[0]))
-            elif word == "work":
-                busy, idle = float(rest[0]), float(rest[1])
-            elif word == "rest":
-                busy = 0.0
-            else:
-                return
+            print("done", _obeyed(gpu, word, rest), flush=True)
         except CudaError as error:
             print(error, flush=True)
-        else:
-            print("done", flush=True)
+
+
+def _obeyed(gpu: Obeys, word: str, rest: list[str]) -> object:
+    if word == "hold":
+        gpu.hold(int(rest[0]))
+    elif word == "mark":
+        gpu.mark()
+    elif word == "checksum":
+        return gpu.checksum()
+    return ""
 
 
 def _is_asked(within: float | None) -> bool:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Protocol
 
-from jupyter_gpu_guard.kernel.declaration import Wave
+from jupyter_gpu_guard.kernel.declaration import Wave, read_clients
 from jupyter_gpu_guard.kernel.simulated_gpu import CONTEXT_BYTES, FOR_EVER, Declaration, Load, declare_for, now_us
 from tests.driver import GpuProgram
 
@@ -32,6 +32,13 @@ class Worker(Protocol):
     def rest(self) -> None:
         """Compute no more."""
 
+    def mark(self) -> None:
+        """Write something of its own into what is held."""
+
+    def checksum(self) -> str:
+        """What stands for what is held."""
+        ...
+
     def kill(self) -> None:
         """End it at once, by SIGKILL."""
 
@@ -40,11 +47,11 @@ class Worker(Protocol):
 
 
 class CudaWorker:
-    """`Worker` on a real GPU. `user`: as whom it runs; None: as we do."""
+    """`Worker` on a real GPU. `user`: as whom it runs; None: as we do. `program` obeys the commands."""
 
-    def __init__(self, index: int, user: int | None = None) -> None:
+    def __init__(self, index: int, user: int | None = None, program: str = "tests.gpu.cuda") -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.gpu.cuda", str(index)],
+            [sys.executable, "-m", program, str(index)],
             cwd=REPOSITORY,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -66,6 +73,14 @@ class CudaWorker:
         """Compute no more."""
         self._say("rest")
 
+    def mark(self) -> None:
+        """Write something of its own into what is held."""
+        self._say("mark")
+
+    def checksum(self) -> str:
+        """A checksum of what is held."""
+        return self._say("checksum")
+
     def kill(self) -> None:
         """End it at once."""
         self._process.kill()
@@ -75,18 +90,20 @@ class CudaWorker:
         self._process.kill()
         self._process.communicate()
 
-    def _say(self, command: str) -> None:
+    def _say(self, command: str) -> str:
         assert self._process.stdin is not None
         self._process.stdin.write(command + "\n")
         self._process.stdin.flush()
-        self._expect_done()
+        return self._expect_done()
 
-    def _expect_done(self) -> None:
+    def _expect_done(self) -> str:
         assert self._process.stdout is not None
         answer = self._process.stdout.readline().strip()
-        if answer != "done":
+        word, _, value = answer.partition(" ")
+        if word != "done":
             self.bury()
             raise WorkerError(answer or "the worker has ended")
+        return value
 
 
 class DeclaringWorker:
@@ -116,6 +133,13 @@ class DeclaringWorker:
         was = self._work
         self._work = Load(0, was.since, now_us(), was.percent) if isinstance(was, Load) and was.until < 0 else None
         self._declare()
+
+    def mark(self) -> None:
+        """There is nothing to write to."""
+
+    def checksum(self) -> str:
+        """What it declares to hold, read back where the driver reads it."""
+        return str(read_clients(self._folder)[self.pid].memory)
 
     def kill(self) -> None:
         """End it at once."""
