@@ -2,9 +2,12 @@ import { Dialog, InputDialog, type Notification, showDialog } from '@jupyterlab/
 import React from 'react';
 import { duration } from './format';
 import type { ILanguage } from './language';
+import { PolicyPage } from './components/PolicyPage';
+import { policyText } from './policies';
 import { cameText, failureOf, type Remedy } from './remedies';
 import type { IRow } from './rows';
 import type { IGpuGuard } from './tokens';
+import type { WireEffectivePolicy } from './wire';
 
 /** The part of JupyterLab's Notification that we use. */
 export interface INotifier {
@@ -95,6 +98,18 @@ export class GuardActions {
         }
       });
     }
+  }
+
+  /** Show the policy in force, to be read. */
+  async showPolicy(asked: Promise<WireEffectivePolicy>): Promise<void> {
+    const { trans } = this.language;
+    await this.attempt(asked, trans.__('The policy could not be read'), policy => {
+      void showDialog({
+        title: trans.__('Policy in force'),
+        body: <PolicyPage policy={policyText(policy, this.guard.now(), this.language)} trans={trans} />,
+        buttons: [Dialog.okButton({ label: trans.__('Close') })]
+      });
+    });
   }
 
   /** What it is kept for, where the rule wants to know; null: the person thought better of it. */

@@ -12,6 +12,7 @@ import { duration } from './format';
 import { guardIcon } from './icons';
 import type { ILanguage } from './language';
 import type { GuardModel } from './model';
+import { passedOverTexts } from './policies';
 import { type IPanelView, viewOf } from './view';
 
 /** The sidebar. It draws what the model has, and tells the model whether somebody looks. */
@@ -43,7 +44,11 @@ export class GuardPanel extends ReactWidget {
         }
         this.update();
       },
-      explain: async owner => (await model.explain(owner)).lines
+      explain: async owner => {
+        const { lines, passed_over: passed } = await model.explain(owner);
+        return { lines, passedOver: passedOverTexts(passed ?? [], language) };
+      },
+      showPolicy: () => void actions.showPolicy(model.policy())
     };
     const { trans } = language;
     this.id = 'jupyter-gpu-guard';
@@ -141,8 +146,15 @@ export class GuardPanel extends ReactWidget {
             />
           )}
         </div>
-        <footer className="jp-GpuGuard-Foot" title={report?.policy.source}>
-          {view.footer}
+        <footer className="jp-GpuGuard-Foot">
+          <button
+            type="button"
+            className="jp-GpuGuard-Link"
+            title={report?.policy.source}
+            onClick={this.doors.showPolicy}
+          >
+            {view.footer}
+          </button>
         </footer>
       </>
     );

@@ -4,18 +4,26 @@ import type { ILanguage } from './language';
 import { labelOf } from './places';
 import { estimateText, marked, notKnown, reading } from './readings';
 import { reasonTexts } from './reasons';
-import { hasReason } from './standing';
+import { hasReason, threats } from './standing';
 import type { WireHolder, WireProcess, WireReport } from './wire';
 import { protectionText } from './words';
 
 /** The argument behind a row, in sentences. */
 export interface IWhy {
   readonly reasons: readonly string[];
+  /** What follows, and when at the earliest. */
+  readonly steps: readonly string[];
   readonly protections: readonly string[];
   readonly unknowns: readonly string[];
   readonly figures: readonly string[];
   readonly processes: readonly string[];
   readonly leftovers: readonly string[];
+}
+
+/** What the server says when it is asked for more. */
+export interface IArgument {
+  readonly lines: readonly string[];
+  readonly passedOver: readonly string[];
 }
 
 /** From this share of a device on, it is a pool that a framework reserves at once. */
@@ -45,6 +53,7 @@ export function whyOf(holder: WireHolder, report: WireReport, now: number, langu
   }
   return {
     reasons: [...sentences, trans.__('Rule: %1.', rule)],
+    steps: stepsOf(holder, report, now, language),
     protections: holder.protections
       .filter(code => !reasons.some(reason => reason.code === SAID_BY[code]))
       .map(code => protectionText(code, trans)),
@@ -53,6 +62,34 @@ export function whyOf(holder: WireHolder, report: WireReport, now: number, langu
     processes: holder.holdings.flatMap(holding => holding.processes.map(processText)),
     leftovers: leftoversOf(holder, processText, trans)
   };
+}
+
+/** The next step, and the loss that was announced where another step comes before it. */
+function stepsOf(holder: WireHolder, report: WireReport, now: number, language: ILanguage): string[] {
+  const { trans } = language;
+  const { next_action: next, deadline } = holder.verdict;
+  const steps: string[] = [];
+  if (holder.lease === null && next !== null && deadline !== null) {
+    steps.push(trans.__('%1: %2', moment(deadline, now, language), stepWord(next, trans)));
+  }
+  const loss = threats(report).find(notice => notice.owner === holder.owner);
+  if (loss !== undefined && next !== 'shutdown') {
+    steps.push(trans.__('%1: %2', moment(loss.deadline, now, language), stepWord('shutdown', trans)));
+  }
+  return steps;
+}
+
+function stepWord(step: NonNullable<WireHolder['verdict']['next_action']>, trans: TranslationBundle): string {
+  switch (step) {
+    case 'warn':
+      return trans.__('a warning');
+    case 'release':
+      return trans.__('it is asked to give back what it caches');
+    case 'park':
+      return trans.__('its GPU memory goes to the host');
+    case 'shutdown':
+      return trans.__('it is shut down, at the earliest');
+  }
 }
 
 /** A protection is not told again where a reason already says so. */

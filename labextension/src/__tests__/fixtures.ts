@@ -165,7 +165,11 @@ export class FakeApi implements IApi {
   }
 
   explain(owner: string): Promise<WireExplanation> {
-    return Promise.resolve({ holder: holder({ owner }), lines: ['Rule: default.'] });
+    return Promise.resolve({
+      holder: holder({ owner }),
+      lines: ['Rule: default.'],
+      passed_over: [{ rule: 'students', unmet: ['group'] }]
+    });
   }
 
   health(): Promise<WireHealth> {

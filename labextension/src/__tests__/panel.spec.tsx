@@ -241,8 +241,10 @@ describe('the rows', () => {
     expect(text).toContain('It held 6.0 GiB with less than 5 % compute for 1 h 20 min. The limit is 1 h.');
     expect(text).toContain('It is running a cell.');
     expect(text).toContain('Process 4321 on GPU 0: 6.0 GiB');
+    expect(text).toMatch(/What comes\d\d:\d\d: it is shut down, at the earliest/);
     await click('The whole argument');
     expect(screen.getByText('Rule: default.', { selector: 'h4 + ul li' })).toBeTruthy();
+    expect(screen.getByText('students: does not fit (group)')).toBeTruthy();
   });
 
   it('are unfolded and in sight when asked for', async () => {
@@ -481,6 +483,17 @@ describe('the panel', () => {
   it('says what is held without work costs, where a price is set', async () => {
     const node = await show(report({ price: { gpu_hour: 2, currency: '€' } }));
     expect(node.textContent).toMatch(/Held without work: 0\.15 € an hour/);
+  });
+
+  it.each(['Policy: built-in defaults', 'The policy'])('shows the policy in force by “%s”', async name => {
+    await show(report());
+    await click('Why? demo.ipynb');
+    await click(name);
+    expect(question().textContent).toContain('Policy in force');
+    expect(question().textContent).toContain('studentsgroup: students');
+    expect(question().textContent).toContain('shutdown: 15 min after the limit is reached');
+    fireEvent.click(within(question()).getByText('Close'));
+    await pass(100);
   });
 
   it('opens the history', async () => {

@@ -61,13 +61,16 @@ export const HolderRow = React.memo(function HolderRow({ row, revealed, doors, t
       {row.places.map(place => (
         <div key={place.device} className="jp-GpuGuard-Place" title={place.title ?? place.shareText}>
           {place.text}
-          {place.share !== null && (
-            <div className="jp-GpuGuard-Share" aria-hidden="true">
-              <span style={{ width: `${(place.share * 100).toFixed(1)}%` }} />
-            </div>
-          )}
         </div>
       ))}
+      {row.places.map(
+        place =>
+          place.share !== null && (
+            <div key={place.device} className="jp-GpuGuard-Share" title={place.shareText} aria-hidden="true">
+              <span style={{ width: `${(place.share * 100).toFixed(1)}%` }} />
+            </div>
+          )
+      )}
       {row.facts.map(fact => (
         <div key={fact} className="jp-GpuGuard-Fact">
           {fact}
@@ -80,7 +83,15 @@ export const HolderRow = React.memo(function HolderRow({ row, revealed, doors, t
         </div>
       ))}
       <RowActions row={row} whyId={whyId} doors={doors} trans={trans} />
-      {row.why !== null && <Why id={whyId} why={row.why} onExplain={() => doors.explain(row.owner)} trans={trans} />}
+      {row.why !== null && (
+        <Why
+          id={whyId}
+          why={row.why}
+          onExplain={() => doors.explain(row.owner)}
+          onPolicy={doors.showPolicy}
+          trans={trans}
+        />
+      )}
     </li>
   );
 }, sameRow);

@@ -2,6 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import React from 'react';
 import { nameOf, type Remedy } from '../remedies';
 import type { IRow } from '../rows';
+import type { IArgument } from '../why';
 import { KeepButton } from './KeepButton';
 
 /** What a row can ask for. The object stays the same for the life of the panel. */
@@ -12,7 +13,8 @@ export interface IRowDoors {
   readonly remedy: (row: IRow, remedy: Remedy) => Promise<void>;
   readonly shutDown: (row: IRow) => Promise<void>;
   readonly fold: (owner: string) => void;
-  readonly explain: (owner: string) => Promise<readonly string[]>;
+  readonly explain: (owner: string) => Promise<IArgument>;
+  readonly showPolicy: () => void;
 }
 
 interface IProps {

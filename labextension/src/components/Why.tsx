@@ -1,37 +1,45 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import React from 'react';
-import type { IWhy } from '../why';
+import type { IArgument, IWhy } from '../why';
 
 interface IProps {
   readonly id: string;
   readonly why: IWhy;
-  readonly onExplain: () => Promise<readonly string[]>;
+  readonly onExplain: () => Promise<IArgument>;
+  readonly onPolicy: () => void;
   readonly trans: TranslationBundle;
 }
 
 /** The argument behind a row: reasons, what spares it, what is not known, and the processes. */
-export function Why({ id, why, onExplain, trans }: IProps): React.JSX.Element {
-  const [lines, setLines] = React.useState<readonly string[] | null>(null);
+export function Why({ id, why, onExplain, onPolicy, trans }: IProps): React.JSX.Element {
+  const [argument, setArgument] = React.useState<IArgument | null>(null);
   const explain = (): void => {
-    onExplain().then(setLines, (error: unknown) => {
-      setLines([error instanceof Error ? error.message : String(error)]);
+    onExplain().then(setArgument, (error: unknown) => {
+      setArgument({ lines: [error instanceof Error ? error.message : String(error)], passedOver: [] });
     });
   };
   return (
     <div className="jp-GpuGuard-Why" id={id}>
       <Lines lines={why.reasons} />
+      <Lines title={trans.__('What comes')} lines={why.steps} />
       <Lines title={trans.__('Spared because')} lines={why.protections} />
       <Lines title={trans.__('Not known')} lines={why.unknowns} />
       <Lines title={trans.__('What the figures rest on')} lines={why.figures} />
       <Lines title={trans.__('Left behind by an earlier run')} lines={why.leftovers} />
       <Lines title={trans.__('Processes')} lines={why.processes} />
-      {lines === null ? (
+      {argument === null ? (
         <button type="button" className="jp-GpuGuard-Link" onClick={explain}>
           {trans.__('The whole argument')}
         </button>
       ) : (
-        <Lines title={trans.__('The whole argument')} lines={lines} />
-      )}
+        <>
+          <Lines title={trans.__('Rules that were asked before')} lines={argument.passedOver} />
+          <Lines title={trans.__('The whole argument')} lines={argument.lines} />
+        </>
+      )}{' '}
+      <button type="button" className="jp-GpuGuard-Link" onClick={onPolicy}>
+        {trans.__('The policy')}
+      </button>
     </div>
   );
 }

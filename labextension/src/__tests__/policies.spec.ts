@@ -1,0 +1,65 @@
+import { english } from '../language';
+import { passedOverTexts, policyText } from '../policies';
+import { after, FakeApi, GIB, NOW } from './fixtures';
+
+const inForce = new FakeApi().inForce;
+const read = (changes: Partial<typeof inForce> = {}): ReturnType<typeof policyText> =>
+  policyText({ ...inForce, ...changes }, NOW, english);
+
+describe('the policy in words', () => {
+  it('says whether it ends anything, where it is from, and what limits all rules', () => {
+    expect(read().lines).toEqual([
+      'Mode enforce: what the rules say is done.',
+      'From /etc/jupyter/gpu-guard/policy.d/site.yaml',
+      'Limits for all rules: shutdowns_per_hour: 20'
+    ]);
+    expect(read({ mode: 'observe', belts: {} }).lines).toHaveLength(2);
+    expect(read({ mode: 'observe' }).lines[0]).toContain('nothing is ended');
+  });
+
+  it('has the keys of a file, and values with their units', () => {
+    const [students, rest] = read().rules;
+    expect(students).toEqual({
+      name: 'students',
+      match: ['group: students'],
+      ladder: ['warn: as soon as the limit is reached', 'shutdown: 15 min after the limit is reached'],
+      settings: [
+        { key: 'keep', value: 'false' },
+        { key: 'notice', value: '15 min' },
+        { key: 'idle.for', value: '30 min' },
+        { key: 'idle.memory_above', value: '512 MiB' }
+      ]
+    });
+    expect(rest.match).toEqual([]);
+  });
+
+  it('leaves out what is not set', () => {
+    const settings = { 'idle.for_seconds': null, 'idle.compute_below_percent': 5, 'idle.memory_above_bytes': GIB };
+    expect(read({ rules: [{ name: 'a', match: {}, settings, ladder: [] }] }).rules[0].settings).toEqual([
+      { key: 'idle.compute_below', value: '5 %' },
+      { key: 'idle.memory_above', value: '1.0 GiB' }
+    ]);
+  });
+
+  it('names the exemptions', () => {
+    const exemption = { match: { user: 'anna' }, until: after(3600), reason: 'rebuttal' };
+    expect(read({ exemptions: [exemption] }).exemptions[0]).toMatch(
+      /^user: anna: left alone until \d\d:\d\d, rebuttal$/
+    );
+    expect(read().exemptions).toEqual([]);
+  });
+});
+
+describe('rules that were passed over', () => {
+  it('say what does not fit, or that they are on trial', () => {
+    expect(
+      passedOverTexts(
+        [
+          { rule: 'students', unmet: ['group', 'during'] },
+          { rule: 'trial', unmet: [] }
+        ],
+        english
+      )
+    ).toEqual(['students: does not fit (group, during)', 'trial: is on trial, and only says what it would do']);
+  });
+});

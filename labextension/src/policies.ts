@@ -1,0 +1,95 @@
+import { bytes, duration, moment, percent } from './format';
+import type { ILanguage } from './language';
+import type { WireEffectivePolicy, WirePassedOver, WireRule } from './wire';
+
+type Fact = boolean | string | number | null;
+
+/** One rule, ready to be read. Keys are those of a policy file, in which they can be looked up. */
+export interface IRuleText {
+  readonly name: string;
+  /** What it is about; empty: everything that is left. */
+  readonly match: readonly string[];
+  readonly ladder: readonly string[];
+  readonly settings: readonly { readonly key: string; readonly value: string }[];
+}
+
+/** The policy in force, ready to be read. */
+export interface IPolicyText {
+  readonly lines: readonly string[];
+  readonly exemptions: readonly string[];
+  readonly rules: readonly IRuleText[];
+}
+
+export function policyText(policy: WireEffectivePolicy, now: number, language: ILanguage): IPolicyText {
+  const { trans } = language;
+  const belts = Object.entries(policy.belts).map(([key, value]) => `${key}: ${value}`);
+  return {
+    lines: [
+      policy.mode === 'observe'
+        ? trans.__('Mode observe: what the rules would do is shown, and nothing is ended.')
+        : trans.__('Mode enforce: what the rules say is done.'),
+      trans.__('From %1', policy.source),
+      ...(belts.length > 0 ? [trans.__('Limits for all rules: %1', belts.join(', '))] : [])
+    ],
+    exemptions: (policy.exemptions ?? []).map(each =>
+      trans.__(
+        '%1: left alone until %2, %3',
+        matchText(each.match, language).join(', '),
+        moment(each.until, now, language),
+        each.reason
+      )
+    ),
+    rules: policy.rules.map(rule => ruleText(rule, language))
+  };
+}
+
+function ruleText(rule: WireRule, language: ILanguage): IRuleText {
+  const { trans } = language;
+  return {
+    name: rule.name,
+    match: matchText(rule.match, language),
+    ladder: rule.ladder.map(({ do: step, after_seconds: after }) =>
+      after > 0
+        ? trans.__('%1: %2 after the limit is reached', step, duration(after, trans))
+        : trans.__('%1: as soon as the limit is reached', step)
+    ),
+    // What is not set says nothing, and would hide what is.
+    settings: Object.entries(rule.settings)
+      .filter(([, value]) => value !== null)
+      .map(([key, value]) => ({ key: keyOf(key), value: valueText(key, value, language) }))
+  };
+}
+
+function matchText(match: Record<string, Fact>, language: ILanguage): string[] {
+  return Object.entries(match).map(([key, value]) => `${keyOf(key)}: ${valueText(key, value, language)}`);
+}
+
+const UNITS = ['_seconds', '_bytes', '_percent'];
+
+/** As it is written in a file: there a unit stands with the value. */
+function keyOf(key: string): string {
+  const unit = UNITS.find(each => key.endsWith(each));
+  return unit === undefined ? key : key.slice(0, -unit.length);
+}
+
+function valueText(key: string, value: Fact, { trans }: ILanguage): string {
+  if (typeof value === 'number' && key.endsWith('_seconds')) {
+    return duration(value, trans);
+  }
+  if (typeof value === 'number' && key.endsWith('_bytes')) {
+    return bytes(value);
+  }
+  if (typeof value === 'number' && key.endsWith('_percent')) {
+    return percent(value);
+  }
+  return String(value);
+}
+
+/** The rules that were asked before the one that decides, and why each does not. */
+export function passedOverTexts(passed: readonly WirePassedOver[], { trans }: ILanguage): string[] {
+  return passed.map(({ rule, unmet }) =>
+    unmet.length === 0
+      ? trans.__('%1: is on trial, and only says what it would do', rule)
+      : trans.__('%1: does not fit (%2)', rule, unmet.join(', '))
+  );
+}
