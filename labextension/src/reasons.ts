@@ -145,7 +145,7 @@ const REASONS: Record<ReasonCode, (facts: Facts) => string> = {
     ),
   'waiting-for-room': f =>
     f.trans.__(
-      'It is to come back and waits for room on %1: it needs %2, and %3 is free there%4',
+      'It is to come back and waits for room on %1: it needs %2, and %3 is free there%4.',
       f.word('device'),
       f.bytes('needed_bytes'),
       f.bytes('free_bytes'),

@@ -17,15 +17,19 @@ from jupyter_gpu_guard.core.model import (
     Holding,
     OwnerKind,
     OwnerState,
+    Parked,
     Reading,
     Unknown,
+    Waiting,
     Why,
 )
 from jupyter_gpu_guard.core.policy import Action, Match, Rule
-from jupyter_gpu_guard.core.verdict import Code, Protection, Result, Verdict
+from jupyter_gpu_guard.core.remarks import remarks
+from jupyter_gpu_guard.core.verdict import Code, Protection, Reason, Result, Verdict
 
 from .build import (
     GIB,
+    GONE,
     NOON,
     SERVER,
     at,
@@ -255,3 +259,14 @@ def test_a_hint_never_stands_in_the_place_of_a_warning() -> None:
     assert review(Ledger({held.owner.key: WARNED}), [verdict], at(NOW)).cases == {}
     told = verdict_on(held, case=case(), windows={held.owner.key: seen})
     assert (told.action, codes(told)) == (Action.KEEP, [Code.COMPUTING, Code.RUN_ENDED])
+
+
+def test_what_is_parked_says_so_and_what_it_waits_for() -> None:
+    """The reason names the device and who holds it; how much is free may not be known."""
+    parked = Parked(NOON, 6 * GIB)
+    assert remarks(Holder(replace(owner(), parked=parked))) == (Reason(Code.PARKED, {"memory_bytes": 6 * GIB}),)
+    for free, said in ((GIB, GIB), (GONE, None)):
+        waiting = Waiting(NOON, "GPU 0", 6 * GIB, free, "others 79.0 GiB")
+        found = remarks(Holder(replace(owner(), parked=replace(parked, waiting=waiting))))
+        facts = {"device": "GPU 0", "needed_bytes": 6 * GIB, "free_bytes": said, "held_by": "others 79.0 GiB"}
+        assert found[1] == Reason(Code.WAITING_FOR_ROOM, facts)
