@@ -255,6 +255,18 @@ def test_a_notice_says_what_its_case_holds_to() -> None:
     assert ledger.notices[0].deadline == at(NOW + 7200).wall
 
 
+def test_what_stands_is_what_the_case_holds_to_whatever_was_worded_first() -> None:
+    """Which action follows and when, or that nothing does by itself."""
+    hint = notice_of(replace(WARN, deadline=None), at(NOW))
+    ledger = settle(opened(), WARN, outcome(WARN, Result.DONE, at(NOW)), at(NOW), hint)
+    assert ledger.notices == (replace(hint, next_action=Action.SHUTDOWN, deadline=at(NOW + 900).wall),)
+    waits, promise = replace(WARN, undelivered=None), notice_of(WARN, at(NOW))
+    lost = outcome(waits, Result.DONE, at(NOW), undelivered=True)
+    assert settle(opened(), waits, lost, at(NOW), promise).notices == (
+        replace(promise, next_action=None, deadline=None),
+    )
+
+
 def test_a_stranded_kernel_is_ended_after_the_wait_for_nobody() -> None:
     """As a story: nobody ever comes. It is warned once, not at each look."""
     ticks = drive(still(40), policy(QUICK), present=lambda _, now: False)

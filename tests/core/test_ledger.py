@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from jupyter_gpu_guard.core.ledger import FIRST_RETRY, Case, Ledger, begin, review, settle
+from jupyter_gpu_guard.core.ledger import FIRST_RETRY, Case, Ledger, begin, review, settle, under_new_rules
 from jupyter_gpu_guard.core.policy import Action
 from jupyter_gpu_guard.core.verdict import Code, Reason, Result, Verdict
 
@@ -156,6 +156,14 @@ def test_the_time_of_a_harmless_step_is_no_deadline() -> None:
     assert review(warned(), (said,), at(NOW + 5)).cases[A].deadline == NOW + 900
 
 
+def test_other_rules_start_their_stages_over_and_take_back_no_warning() -> None:
+    """Whoever was warned stays warned, with the deadline; whoever was not is still to be."""
+    other = Case(B, key(200), "default", NOW)
+    far = replace(warned().cases[A], stages_done=3)
+    ledger = under_new_rules(Ledger({A: far, B: other}, shutdowns_at=(NOW,), rehearsal=True))
+    assert ledger == Ledger({A: replace(far, stages_done=1), B: other}, shutdowns_at=(NOW,), rehearsal=True)
+
+
 # --- settle ---------------------------------------------------------------------------------------------------------
 
 
@@ -256,7 +264,7 @@ def test_a_shutdown_that_a_person_asked_for_needs_no_case() -> None:
     """It begins one, ends it, and is counted."""
     asked = verdict(Action.SHUTDOWN, Code.ASKED, rule="asked", stage=None, deadline=None)
     acting = begin(Ledger(), asked, at(NOW))
-    assert acting.cases[A].acting
+    assert acting == Ledger({A: Case(A, key(100), "asked", NOW, acting=True)})
     assert settled(acting, asked, Result.DONE) == Ledger(shutdowns_at=(NOW,))
 
 
