@@ -13,7 +13,7 @@ from jupyter_gpu_guard.core.budget import Account, Amount, Budget, Measure, Per
 from jupyter_gpu_guard.core.judge import Bench, judge
 from jupyter_gpu_guard.core.ledger import Case, Ledger
 from jupyter_gpu_guard.core.model import Holder, OwnerKey, OwnerKind
-from jupyter_gpu_guard.core.policy import Action, Exemption, Match, Policy, Rule, Site
+from jupyter_gpu_guard.core.policy import Action, Around, Exemption, Match, Policy, Rule, Site
 from jupyter_gpu_guard.core.verdict import Code, Lease, Verdict
 from tests.core.build import NOON, at, codes, device, holder, lease, policy, rule, steady, window
 
@@ -161,6 +161,17 @@ def test_a_deadline_that_was_shown_never_comes_closer() -> None:
     warned = Case(key, root, "default", NOW - 60, stages_done=1, warned_at=NOW - 60, deadline=NOW + 3000)
     verdict = said(ruled(budget()), used({"week": 99}), "3h", case=warned)
     assert (verdict.rule, verdict.action, verdict.deadline) == ("used-up", Action.KEEP, NOW + 3000)
+
+
+def test_the_rules_that_were_passed_over_are_those_before_the_one_in_order() -> None:
+    """With what does not hold of each; the budget's own rule may stand anywhere."""
+    rules = (rule("lectures", match=Match(notebook="lectures/*", user="bob")), USUAL)
+    by = ruled(budget(), rules=(rules[0], replace(USUAL, name="usual"), TIGHT, USUAL))
+    around = Around({"gpu-0": device()}, NOON, STUDENT, used({"week": 99}))
+    assert by.rule_for(holder(), around).name == "used-up"
+    assert {name: set(parts) for name, parts in by.passed_over(holder(), around).items()} == {
+        "lectures": {"notebook", "user"}
+    }
 
 
 def test_a_rule_that_is_not_there_changes_nothing() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 
-from jupyter_gpu_guard.core.policy import Action
+from jupyter_gpu_guard.core.policy import Action, Exemption, Match
 
-from .build import GIB, lease, policy, rule
+from .build import GIB, NOON, lease, policy, rule
 from .drive import acts, drive
 from .films import Look, Moment, film
 
@@ -33,6 +36,16 @@ def test_the_same_work_below_the_floor_is_idle() -> None:
 
 def test_an_exemption_with_an_end_protects_until_then() -> None:
     """It is warned after that, and ended a whole notice later, not before."""
+    until = 4 * 3600.0
+    exempt = Exemption(Match(notebook="a.ipynb"), NOON + timedelta(seconds=until), "rebuttal runs")
+    ticks = drive(film(pulses(0.0, 6 * HOURS), begin_at=0), replace(policy(rule()), exemptions=(exempt,)))
+    (warned,), (ended,) = acts(ticks, Action.WARN), acts(ticks, Action.SHUTDOWN)
+    assert until < warned.begun.monotonic <= until + 5
+    assert warned.begun.monotonic + 15 * 60 <= ended.begun.monotonic <= warned.begun.monotonic + 15 * 60 + 5
+
+
+def test_a_lease_with_an_end_protects_until_then() -> None:
+    """A person's own word does the same."""
     until = 4 * 3600.0
     ticks = drive(film(pulses(0.0, 6 * HOURS), begin_at=0), policy(rule()), leases=[lease(until)])
     assert [act.begun.monotonic for act in acts(ticks, Action.SHUTDOWN)] >= [until + 15 * 60]

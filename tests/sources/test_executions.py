@@ -86,6 +86,17 @@ def test_other_requests_alone_are_neither_running_nor_use():
     assert heard.used_at is None
 
 
+def test_what_is_printed_after_a_cell_is_no_use():
+    """A thread that goes on to print, show or update: to seem busy is not to be busy."""
+    heard = Executions()
+    begin(heard, "a", 1)
+    end(heard, "a", 2)
+    for now, kind in enumerate(("stream", "display_data", "update_display_data", "comm_msg") * 3, start=3):
+        heard.hear(message(kind, "a"), "p", now)
+    assert heard.state is None
+    assert heard.used_at == 2
+
+
 def test_an_end_without_a_beginning_counts_as_use():
     """Whoever comes late cannot know that it was silent, and errs on the kind side."""
     heard = Executions()
