@@ -196,6 +196,9 @@ def test_a_person_may_tighten(room: Path) -> None:
     {
         "mode: observe": "2:7: the site's policy is in mode enforce",
         "belts: {shutdowns_per_hour: 1}": "2:1: only the site's policy may say 'belts'",
+        "budgets: [{name: b, per: user, window: 1d, measure: gpu_hours, limit: 1, then: default}]": (
+            "2:1: only the site's policy may say 'budgets'"
+        ),
         "defaults: {idle: {for: 3h}}": "2:24: `idle.for` is looser here",
         "defaults: {idle: {for: never}}": "2:24: `idle.for` is looser here",
         "defaults: {idle: {compute_below: 1%}}": "2:34: `idle.compute_below` is looser here",

@@ -1,5 +1,6 @@
 import { bytes, duration, moment, percent } from './format';
 import type { ILanguage } from './language';
+import { amount, measureText } from './reasons';
 import type { WireEffectivePolicy, WirePassedOver, WireRule } from './wire';
 
 type Fact = boolean | string | number | null;
@@ -17,6 +18,8 @@ export interface IRuleText {
 export interface IPolicyText {
   readonly lines: readonly string[];
   readonly exemptions: readonly string[];
+  /** Those that can concern this user. */
+  readonly budgets: readonly string[];
   readonly rules: readonly IRuleText[];
 }
 
@@ -39,6 +42,19 @@ export function policyText(policy: WireEffectivePolicy, now: number, language: I
         each.reason
       )
     ),
+    budgets: (policy.budgets ?? [])
+      .filter(each => each.applies_to_me)
+      .map(each =>
+        trans.__(
+          '%1: %2 of %3 %4 used in %5; then rule %6',
+          each.name,
+          amount(each.used),
+          amount(each.limit),
+          measureText(each.measure, trans),
+          duration(each.window_seconds, trans),
+          each.then
+        )
+      ),
     rules: policy.rules.map(rule => ruleText(rule, language))
   };
 }

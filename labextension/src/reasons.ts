@@ -59,8 +59,7 @@ class Facts {
 
   /** A number with the digits that count. */
   amount(name: string): string {
-    const value = this.number(name);
-    return value >= 100 ? value.toFixed(0) : String(Number(value.toPrecision(3)));
+    return amount(this.number(name));
   }
 
   isNull(name: string): boolean {
@@ -241,8 +240,13 @@ function unknownSentence(what: string, why: string, detail: string, trans: Trans
   }
 }
 
+/** A number with the digits that count. */
+export function amount(value: number): string {
+  return value >= 100 ? value.toFixed(0) : String(Number(value.toPrecision(3)));
+}
+
 /** The unit of a budget, in words. */
-function measureText(measure: string, trans: TranslationBundle): string {
+export function measureText(measure: string, trans: TranslationBundle): string {
   switch (measure) {
     case 'gib_hours':
       return trans.__('GiB·hours');

@@ -41,6 +41,25 @@ describe('the policy in words', () => {
     ]);
   });
 
+  it('says what is left of the budgets that can concern this user', () => {
+    const budget = {
+      name: 'student-week',
+      match: {},
+      per: 'user' as const,
+      measure: 'idle_gib_hours' as const,
+      window_seconds: 604800,
+      used: 12.256,
+      unknown_seconds: 0,
+      limit: 40,
+      then: 'used-up',
+      applies_to_me: true
+    };
+    expect(read({ budgets: [budget, { ...budget, name: 'others', applies_to_me: false }] }).budgets).toEqual([
+      'student-week: 12.3 of 40 GiB·hours without compute used in 7 d; then rule used-up'
+    ]);
+    expect(read().budgets).toEqual([]);
+  });
+
   it('names the exemptions', () => {
     const exemption = { match: { user: 'anna' }, until: after(3600), reason: 'rebuttal' };
     expect(read({ exemptions: [exemption] }).exemptions[0]).toMatch(

@@ -20,6 +20,16 @@ export function PolicyPage(props: { policy: IPolicyText; trans: TranslationBundl
           </ul>
         </>
       )}
+      {policy.budgets.length > 0 && (
+        <>
+          <h4>{trans.__('Budgets')}</h4>
+          <ul>
+            {policy.budgets.map(line => (
+              <li key={line}>{line}</li>
+            ))}
+          </ul>
+        </>
+      )}
       <h4>{trans.__('Rules: the first that fits decides')}</h4>
       <ol>
         {policy.rules.map(rule => (
