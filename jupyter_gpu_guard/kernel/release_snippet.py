@@ -103,12 +103,14 @@ def _cupy(cupy: Any) -> dict[str, Any] | None:
 def _numba(driver: Any) -> dict[str, Any] | None:
     """Numba frees late: what it has put off is done now."""
     cuda = sys.modules.get("numba.cuda")
-    if cuda is None or not driver.driver.is_initialized:
+    on = _devices_in_use()
+    if cuda is None or not on or driver.driver.initialization_error is not None:
         return None
-    for number in _devices_in_use():
+    mine = [number for number in on if cuda.gpus[number].primary_context is not None]  # it has others' contexts too
+    for number in mine:
         with cuda.gpus[number]:
             cuda.current_context().memory_manager.deallocations.clear()
-    return {}
+    return {} if mine else None
 
 
 def _jax(jax: Any) -> dict[str, Any] | None:
