@@ -222,7 +222,8 @@ def test_what_loosens_is_left_out_and_said_with_its_place(room: Path, own: str, 
     assert policy.fault is not None
     assert f"{room}/own.yaml" in policy.fault
     assert expected in policy.fault
-    assert replace(policy, fault=None) == load([room / "etc" / "site.yaml"])
+    assert policy.fault_is_own  # it is told to them
+    assert replace(policy, fault=None, fault_is_own=False) == load([room / "etc" / "site.yaml"])
 
 
 def test_nobody_can_switch_the_sites_policy_off_by_breaking_their_own(room: Path) -> None:
