@@ -5,7 +5,8 @@
     scripts/mutants.py --sample 40     of each module no more than so many, the same ones at each run
 
 Prints for each module how many of its mutants were killed, and the names of those that lived. `mutmut show NAME` shows
-one. What was judged before and has not changed since is not judged again. Nothing outside `mutants/` is written.
+one. All modules at once: what was judged before and has not changed since is not judged again. Nothing outside
+`mutants/` is written.
 """  # noqa: INP001 - a script, not a package
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ LINE = re.compile(rf"^\s*(?P<name>{re.escape(PACKAGE)}\.(?P<module>\w+)\.\S+): (
 
 def mutmut(*args: str) -> subprocess.CompletedProcess[str]:
     """Run it here, with few examples for each property; its progress goes to the terminal unless it is asked."""
-    command = [sys.executable, "-m", "mutmut", *args]
+    command = [str(Path(sys.executable).with_name("mutmut")), *args]
     settings = {"SHARE_OF_EXAMPLES": "0.05", **os.environ}
     asked = args[0] == "results"
     return subprocess.run(command, cwd=ROOT, env=settings, text=True, stdout=subprocess.PIPE if asked else None)  # noqa: S603, PLW1510

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from math import inf
 
 from .model import Instant, OwnerKey, ProcessKey
 from .policy import Action
@@ -87,7 +88,7 @@ def review(ledger: Ledger, verdicts: Iterable[Verdict], now: Instant) -> Ledger:
     for verdict in verdicts:
         case = ledger.case_of(verdict.owner, verdict.root)
         if verdict.action is Action.KEEP:
-            if case is not None and _stays_open(case, verdict):
+            if case is not None and _is_still_over(verdict):
                 cases[verdict.owner] = _moved(_called_off(case, verdict), verdict, now)
             continue
         opened = case or Case(verdict.owner, verdict.root, verdict.rule, now.monotonic)
@@ -105,10 +106,9 @@ def under_new_rules(ledger: Ledger) -> Ledger:
     return replace(ledger, cases=cases)
 
 
-def _stays_open(case: Case, verdict: Verdict) -> bool:
-    """Whether the holder is still over its limits; a hint that was given stands for as long as it holds true."""
-    codes = {reason.code for reason in verdict.reasons}
-    return bool(codes & _STILL_OPEN) or (Code.RUN_ENDED in codes and case.warned_at is None)
+def _is_still_over(verdict: Verdict) -> bool:
+    """Whether the holder is still over its limits, or what it was given a hint about still holds true."""
+    return any(reason.code in _STILL_OPEN for reason in verdict.reasons)
 
 
 def _called_off(case: Case, verdict: Verdict) -> Case:
@@ -178,7 +178,7 @@ def _warned(case: Case, verdict: Verdict, now: Instant, notice: Notice | None, *
         first = case.warned_at is None or case.undelivered
         warned_at = now.monotonic if first else case.warned_at
         wait = wait_before_loss(verdict, undelivered=undelivered)
-        earlier = 0.0 if case.undelivered and not undelivered else case.deadline or 0.0
+        earlier = -inf if case.deadline is None or (case.undelivered and not undelivered) else case.deadline
         promised = None if wait is None else max(verdict.deadline, now.monotonic + wait, earlier)
         notice = notice and _as_promised(notice, verdict, promised, now)
     return replace(

@@ -194,7 +194,7 @@ def test_a_warning_to_nobody_is_noted_as_such_and_promises_more() -> None:
 
 def test_a_warning_to_nobody_promises_at_least_the_notice() -> None:
     """Also where the rule gives less for that, and not before the loss is due in any case."""
-    short = told(opened(), replace(WARN, undelivered=1.0), nobody=True)
+    short = told(opened(), replace(WARN, undelivered=1.0, deadline=NOW + 10), nobody=True)
     assert short.cases[A].deadline == NOW + 900
     late = told(opened(), replace(WARN, deadline=NOW + 90_000), nobody=True)
     assert late.cases[A].deadline == NOW + 90_000
