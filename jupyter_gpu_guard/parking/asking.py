@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -21,6 +22,7 @@ LOCK_WITHIN = 10.0  # seconds for the driver to end what the process has begun
 ACT_WITHIN = 300.0  # seconds; tens of GiB take tens of seconds
 _SPARE = 5.0  # seconds that the system has to end a helper that is late
 _MODULE = "jupyter_gpu_guard.parking.operate"
+_NOT_PASSED_ON = {"CUDA_VISIBLE_DEVICES"}  # what the server may use is not what the kernel does
 INSTALL = "it needs the package cuda-bindings: pip install 'jupyter-gpu-guard[park]'"
 
 
@@ -49,6 +51,8 @@ async def ask_helper(do: Do, key: ProcessKey, within: float | None = None) -> An
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,  # an interrupt at the server's terminal is none of its business
+            cwd="/",  # Python looks for modules where it is started, and that is full of people's files
+            env={name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON},
         )
     except OSError as fault:
         return _unanswered(do, f"the helper could not be started ({fault.strerror or fault})")

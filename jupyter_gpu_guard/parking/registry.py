@@ -65,6 +65,12 @@ class Registry:
         self._is_alive = is_alive
         self._lock = threading.Lock()
         self._entries: Mapping[ProcessKey, Entry] = {}
+        self._forgotten: set[ProcessKey] = set()  # those that could not be taken off the disk
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with the file, in sentences."""
+        return () if self.problem is None else (self.problem,)
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -86,6 +92,7 @@ class Registry:
 
     def put(self, entry: Entry) -> None:
         """Remember `entry`; on return it is on disk. Raises OSError, and then it is not remembered."""
+        self._forgotten.discard(entry.process)
         self._change(entry.process, entry)
 
     def remove(self, process: ProcessKey) -> None:
@@ -93,6 +100,7 @@ class Registry:
         try:
             self._change(process, None)
         except OSError:
+            self._forgotten.add(process)
             self._entries = {key: entry for key, entry in self._entries.items() if key != process}
             raise
 
@@ -123,7 +131,11 @@ class Registry:
             known = {**self._entries, **{entry.process: entry for entry in entries}}
             _write(self.path, known.values())
             entries = list(known.values())
-        return {entry.process: entry for entry in entries if self._is_alive(entry.process)}
+        return {
+            entry.process: entry
+            for entry in entries
+            if entry.process not in self._forgotten and self._is_alive(entry.process)
+        }
 
 
 @contextmanager

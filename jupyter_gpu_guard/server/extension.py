@@ -375,7 +375,7 @@ class GpuGuard(ExtensionApp):
             policy=self._follower.first(),
             interval=self.sample_interval,
             resting_interval=self.resting_interval,
-            problems=lambda: (*kernels.problems, *self._hooks.problems),
+            problems=lambda: (*kernels.problems, *self._hooks.problems, *self._registry.problems),
             site=site,
             price=Price(self.gpu_hour_price, self.currency) if self.gpu_hour_price > 0 else None,
             log=self.log,
@@ -429,8 +429,10 @@ class GpuGuard(ExtensionApp):
                 await self._loop_task
         await self.guard.close()
         await self._hooks.close()
+        server: Any = self.serverapp
         for entry in self._registry.entries:
-            self.log.info("GPU guard: %s is parked; it ends with the server, like every kernel", entry.name)
+            if entry.owner.id in server.kernel_manager:  # others are those of another server
+                self.log.info("GPU guard: %s is parked; it ends with the server, like every kernel", entry.name)
         await asyncio.to_thread(self.audit.close)
         for source in self._built:
             source.close()

@@ -129,7 +129,13 @@ def test_what_cannot_be_taken_off_the_disk_is_forgotten_here(path, monkeypatch):
     monkeypatch.setattr(os, "fsync", refuse)
     with pytest.raises(OSError, match="No space left"):
         found.remove(ENTRY.process)
+    found.refresh()
     assert found.entries == ()
+    monkeypatch.undo()
+    found.put(replace(ENTRY, process=ProcessKey(4194303, 9)))
+    assert [row["process"][0] for row in json.loads(path.read_text())["parked"]] == [4194303]
+    found.put(ENTRY)
+    assert ENTRY in found.entries
 
 
 def test_only_the_very_process_lives():
