@@ -10,7 +10,7 @@ FRONT := jupyter_gpu_guard/labextension/package.json
 FRONT_SOURCES := $(wildcard labextension/src/*.ts labextension/src/*.tsx labextension/src/*/*.tsx labextension/src/*/*.ts \
 	labextension/style/* labextension/schema/*.json) labextension/package.json labextension/tsconfig.json
 
-.PHONY: help install run test test-python test-front benchmark accuracy mutants test-gpu screenshots goldens lint format build clean
+.PHONY: help install run test test-python test-front benchmark accuracy mutants test-gpu chaos screenshots goldens lint format build clean
 
 help:
 	@echo "make run     install into $(VENV), build the front end, open JupyterLab with the extension"
@@ -19,6 +19,7 @@ help:
 	@echo "make accuracy   who would have been ended by which rule, and what that would have given back and cost"
 	@echo "make mutants  break each line of the core and see whether a test notices; takes hours: MUTANT_OPTIONS='ladder'"
 	@echo "make test-gpu   check on a real NVIDIA GPU what is assumed about its driver"
+	@echo "make chaos    live through many histories in which everything goes wrong (HISTORIES=20000)"
 	@echo "make screenshots  take the pictures of README and docs anew"
 	@echo "make goldens  write the recordings in tests/recordings and what their replay gives anew"
 	@echo "make lint    ruff, mypy, import-linter, eslint, prettier"
@@ -97,6 +98,9 @@ test-gpu: $(VENV)/.dev
 	$(BIN)/python -m tests.gpu.check $(GPU_OPTIONS)
 
 # The pictures of README and docs, as the browser test sees them.
+chaos: $(VENV)/.dev
+	CHAOS_HISTORIES=$${HISTORIES:-20000} CHAOS_SEED=$${SEED:-0} $(BIN)/python -m pytest tests/endurance/test_chaos.py
+
 screenshots: $(VENV)/.dev
 	scripts/chromium.sh
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -q tests/e2e/test_browser.py

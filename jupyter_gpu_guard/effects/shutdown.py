@@ -12,19 +12,20 @@ from weakref import WeakValueDictionary
 
 from tornado.web import HTTPError
 
-from jupyter_gpu_guard.core.model import OwnerKind, OwnerState, is_known
+from jupyter_gpu_guard.core.model import OwnerKey, OwnerKind
 from jupyter_gpu_guard.core.verdict import Outcome, Result, Verdict
 from jupyter_gpu_guard.effects.aftermath import say, say_elsewhere, say_it_lives, survivors_of
 from jupyter_gpu_guard.effects.doors import Door, GoneError, RefusedError
 from jupyter_gpu_guard.effects.held import Held, freed, what_is_held, with_descendants
-from jupyter_gpu_guard.effects.outcomes import asked_by, outcome_of
+from jupyter_gpu_guard.effects.last_word import Knock, SparedError, why_not, why_not_by_devices
+from jupyter_gpu_guard.effects.outcomes import outcome_of
 from jupyter_gpu_guard.effects.signals import Sent, send
 from jupyter_gpu_guard.protocols import nobody_is_spared
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
-    from jupyter_gpu_guard.core.model import Holder, Owner, OwnerKey, Process, ProcessKey
+    from jupyter_gpu_guard.core.model import Holder, Owner, Process, ProcessKey
     from jupyter_gpu_guard.protocols import Clock, DevicesSeen, Owners
 
 KILLED_WITHIN = 10.0  # seconds after SIGKILL; a process that waits in the driver may need them
@@ -106,23 +107,28 @@ class Shutdown:
         devices = frozenset(holding.device for holding in holder.holdings)
         before = None if seen is None else what_is_held(tree, seen, self._identify, devices)
 
-        computes = _why_not_by_devices(verdict, before)
+        computes = why_not_by_devices(verdict, before)
         parting = await self._farewell(verdict, holder) if computes is None else None
 
-        # Nothing is awaited between this look and the act.
-        now = self._look_again(holder, tree)
-        if now is None:
-            return outcome_of(verdict, holder, self._clock, Result.ALREADY_GONE, "it had ended by itself")
-        why = _why_not(verdict, holder, now, lambda: door.why_not(holder, now, grown))
-        why = why or computes
-        if why is not None:
-            return outcome_of(verdict, holder, self._clock, Result.WITHDRAWN, why)
-        if spared():
-            return outcome_of(verdict, holder, self._clock, Result.WITHDRAWN, "it was kept at the last moment")
+        def last_word() -> Owner:
+            """The owner at this very moment, if it may go. Nothing is awaited between this look and the act."""
+            now = self._look_again(holder, tree)
+            if now is None:
+                raise SparedError(Result.ALREADY_GONE, "it had ended by itself")
+            why = why_not(verdict, holder, now, lambda: door.why_not(holder, now, grown)) or computes
+            if why is None and spared():
+                why = "it was kept at the last moment"
+            if why is not None:
+                raise SparedError(Result.WITHDRAWN, why)
+            return now
+
         result = Result.DONE
         told: Iterable[ProcessKey] = ()
+        knock = Knock(door, last_word)
         try:
-            told = await self._through(door, now)
+            told = await self._through(knock, verdict.owner)
+        except SparedError as spare:
+            return outcome_of(verdict, holder, self._clock, spare.result, str(spare))
         except GoneError:
             result = Result.ALREADY_GONE
         except RefusedError as refusal:
@@ -132,6 +138,7 @@ class Shutdown:
 
         left = _Left(tree, devices, root=verdict.root if result is Result.DONE else None, takes_all=door.takes_all)
         tree, after = await self._end_survivors(left, frozenset(told))
+        now = knock.owner or holder.owner
         door.tidy(now)
         took = self._clock.now().monotonic - began
         living = [key for key in tree if self._lives(key)]
@@ -161,41 +168,59 @@ class Shutdown:
             return self._owners.look_again(holder.owner.key)
         if not any(map(self._lives, tree)):
             return None
-        return holder.owner if frozenset(tree).isdisjoint(self._roots()) else replace(holder.owner, root=None)
+        kernel = self._owners.look_again(OwnerKey(OwnerKind.KERNEL, holder.owner.key.id))
+        firsts = {*self._roots(), *(() if kernel is None else (kernel.root,))}
+        return holder.owner if firsts.isdisjoint(tree) else replace(holder.owner, root=None)
 
-    async def _through(self, door: Door, owner: Owner) -> Iterable[ProcessKey]:
-        """Knock at `door`, and wait until `owner` is not there any more.
+    async def _through(self, knock: Knock, key: OwnerKey) -> Iterable[ProcessKey]:
+        """Knock at the door, and wait until its owner is not there any more.
 
-        Gives the processes that were sent SIGTERM. Raises GoneError if it was gone, and RefusedError if the door fails
-        or takes too long.
+        Gives the processes that were sent SIGTERM. Raises SparedError if the last word is against it, GoneError if it
+        was gone, and RefusedError if the door fails or takes too long.
         """
         end = self._clock.now().monotonic + self._deadline
         late = f"Jupyter has not shut it down within {self._deadline:g} s; nothing else was done to it"
         # A shutdown that was too slow last time may still be under way. Half a shutdown is worse than a slow one: it
         # is never cancelled and never begun twice.
-        key = owner.key
-        knock = self._knocks.get(key)
-        if knock is None:
-            knock = self._knocks[key] = asyncio.ensure_future(_knock(door, owner))
-            knock.add_done_callback(lambda _: self._knocks.pop(key, None))
-        await asyncio.wait({knock}, timeout=self._deadline)
-        if not knock.done():
+        act = self._knocks.get(key)
+        if act is None:
+            act = self._knocks[key] = asyncio.ensure_future(knock())
+            act.add_done_callback(lambda over: self._is_over(key, over))
+        else:
+            knock.owner = knock.last_word()
+        try:
+            await asyncio.wait({act}, timeout=self._deadline)
+        except asyncio.CancelledError:
+            if knock.owner is None:  # nothing has begun
+                act.cancel()
+            raise
+        if not act.done():
             raise RefusedError(late)
-        fault = asyncio.CancelledError() if knock.cancelled() else knock.exception()
+        fault = asyncio.CancelledError() if act.cancelled() else act.exception()
+        owner = knock.owner
+        if isinstance(fault, (GoneError, RefusedError, SparedError)):
+            raise fault
+        if owner is None and fault is not None:
+            raise fault
+        assert owner is not None  # noqa: S101  the last word was said
         if fault is not None:
-            if isinstance(fault, (GoneError, RefusedError)):
-                raise fault
-            if _says_gone(fault) and not door.has(owner):
+            if _says_gone(fault) and not knock.door.has(owner):
                 raise GoneError from fault
             self._log.warning("GPU guard: %s could not be shut down", key, exc_info=fault)
             kind = type(fault).__name__
             raise RefusedError(
                 f"Jupyter could not shut it down ({kind}; the server's log says more); nothing else was done to it"
             )
-        await self._until(lambda: not door.has(owner), end)
-        if door.has(owner):
+        await self._until(lambda: not knock.door.has(owner), end)
+        if knock.door.has(owner):
             raise RefusedError(late)
-        return knock.result()
+        return act.result()
+
+    def _is_over(self, key: OwnerKey, act: asyncio.Task[Iterable[ProcessKey]]) -> None:
+        """Forget it. Whoever waited for it may have been cancelled; then its fault is nobody's news."""
+        self._knocks.pop(key, None)
+        if not act.cancelled():
+            act.exception()
 
     async def _end_survivors(
         self, left: _Left, told: frozenset[ProcessKey]
@@ -284,38 +309,8 @@ class _Left:
     sent: dict[ProcessKey, Sent] = field(default_factory=dict)
 
 
-async def _knock(door: Door, owner: Owner) -> Iterable[ProcessKey]:
-    return await door.knock(owner)
-
-
 def _and(detail: str, parting: str | None) -> str:
     return detail if parting is None else f"{detail}; {parting}"
-
-
-def _why_not(verdict: Verdict, holder: Holder, now: Owner, at_the_door: Callable[[], str | None]) -> str | None:
-    """Why the act is withdrawn at the last look, or None. A person's wish is only refused for another process."""
-    if now.root != verdict.root:
-        return "it has been restarted since, or its process is not known any more"
-    if asked_by(verdict) is not None:
-        return None
-    if verdict.root is None:
-        return "its process is not known"
-    if (why := at_the_door()) is not None:
-        return why
-    if now.state is OwnerState.UNKNOWN and holder.owner.state is not OwnerState.UNKNOWN:
-        return "what it does is not known any more"
-    if now.used_at is not None and (holder.owner.used_at is None or now.used_at > holder.owner.used_at):
-        return "it has been used since"
-    return None
-
-
-def _why_not_by_devices(verdict: Verdict, before: Held | None) -> str | None:
-    """Why an automatic act is withdrawn for what the devices show at the last look, or None."""
-    if asked_by(verdict) is not None or verdict.compute_below is None:
-        return None
-    if before is None or not is_known(before.compute):
-        return "the devices could not be read just before"
-    return "it computes again" if before.compute >= verdict.compute_below else None
 
 
 def _says_gone(fault: BaseException) -> bool:
