@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from jupyter_gpu_guard.core.ladder import Climb
-from jupyter_gpu_guard.core.ledger import FIRST_RETRY, Case, Ledger, begin, review, settle
+from jupyter_gpu_guard.core.ledger import FIRST_RETRY, Case, Ledger, begin, review, settle, wait_before_loss
 from jupyter_gpu_guard.core.model import OwnerState
 from jupyter_gpu_guard.core.policy import Action
 from jupyter_gpu_guard.core.rehearse import Carried, rehearse
@@ -205,6 +205,13 @@ def test_a_warning_to_nobody_under_a_rule_that_waits_names_no_time() -> None:
     ledger = told(opened(), replace(WARN, undelivered=None), nobody=True)
     assert (ledger.cases[A].undelivered, ledger.cases[A].warned_at, ledger.cases[A].deadline) == (True, NOW, None)
     assert (ledger.notices[0].next_action, ledger.notices[0].deadline) == (None, None)
+
+
+def test_without_a_notice_there_is_none_to_wait_for() -> None:
+    """A verdict that names none is not given one; the time for nobody stays as it is."""
+    bare = replace(WARN, notice=None, undelivered=0.5)
+    assert (wait_before_loss(bare, undelivered=False), wait_before_loss(bare, undelivered=True)) == (0.0, 0.5)
+    assert wait_before_loss(WARN, undelivered=False) == 900.0
 
 
 def test_what_was_promised_to_nobody_does_not_bind_once_somebody_is_told() -> None:
