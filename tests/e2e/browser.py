@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
 
 from .lab import TOKEN, Lab
 
@@ -34,12 +34,13 @@ def chromium() -> str:
 
 
 @contextmanager
-def browsing(*, width: int = 1400, height: int = 900) -> Iterator[Page]:
+def browsing(*, width: int = 1400, height: int = 900, ignore_https_errors: bool = False) -> Iterator[Page]:
     """An empty page in a browser of its own."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
         try:
-            context = browser.new_context(viewport={"width": width, "height": height})
+            viewport: ViewportSize = {"width": width, "height": height}
+            context = browser.new_context(viewport=viewport, ignore_https_errors=ignore_https_errors)
             page = context.new_page()
             page.set_default_timeout(PATIENCE_MS)
             expect.set_options(timeout=PATIENCE_MS)

@@ -130,6 +130,8 @@ class Served:
 class Lab(Served):
     """One running server. `root` is the folder that its user sees. `prefix` is a command that runs a command."""
 
+    base_url = "/"
+
     def __init__(
         self,
         folder: Path,
@@ -184,10 +186,11 @@ class Lab(Served):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}/"
+        self.url = f"http://127.0.0.1:{port}{self.base_url}"
         command = [*self._prefix, self._python, "-m", "jupyter", "lab", "--no-browser", "--allow-root"]
         command += ["--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0"]
         command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={self.root}"]
+        command += [f"--ServerApp.base_url={self.base_url}"]
         command += ["--LabApp.expose_app_in_browser=True"]
         command += ["--JupyterNotebookApp.expose_app_in_browser=True", *self._options]
         with self.log.open("ab") as log:
