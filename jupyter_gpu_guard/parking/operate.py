@@ -84,7 +84,7 @@ class Driver:
     def _call(self, step: str, name: str, *arguments: Any) -> Any:
         try:
             code, *values = getattr(self._api, name)(*arguments)
-        except (RuntimeError, AttributeError) as fault:  # the library finds no such function in the driver
+        except RuntimeError as fault:  # the library finds no such function in the driver
             raise StepError(step, f"the driver is too old: parking needs driver 570 ({fault})") from fault
         if int(code) != 0:
             raise StepError(step, f"the driver refuses the step {step} ({code.name})")
@@ -149,7 +149,7 @@ def answer(request: dict[str, Any]) -> Answer:
         state = driver.state()
     except StepError as refusal:
         step, fault = step or refusal.step, fault or str(refusal)
-    except ImportError as missing:
+    except (ImportError, AttributeError) as missing:
         step, fault = "connect", f"cuda.bindings cannot be used ({missing})"
     return Answer(state, step, fault, time.monotonic() - began)
 
