@@ -15,9 +15,10 @@ from pydantic.json_schema import models_json_schema
 from jupyter_gpu_guard.core.model import Why
 from jupyter_gpu_guard.core.verdict import Code, Protection
 from jupyter_gpu_guard.server import wire
+from jupyter_gpu_guard.server.said import GAPS, OUTCOMES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from enum import Enum
 
 TARGET = Path(__file__).parents[1] / "labextension" / "src" / "wire.ts"
@@ -77,11 +78,15 @@ def interface(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
 
 def words(name: str, kind: type[Enum]) -> Iterator[str]:
     """List the stable words of an enumeration, so that a test can ask whether each has its sentence."""
+    return listed(name, (kind.__doc__ or "").strip().splitlines()[0], [member.value for member in kind])
+
+
+def listed(name: str, meaning: str, members: Sequence[str]) -> Iterator[str]:
+    """List stable words."""
     yield ""
-    yield from comment((kind.__doc__ or "").strip().splitlines()[0])
+    yield from comment(meaning)
     yield f"export const {name} = ["
-    members = list(kind)
-    yield from (f"  {json.dumps(m.value)}{',' if m is not members[-1] else ''}" for m in members)
+    yield from (f"  {json.dumps(m)}{',' if m is not members[-1] else ''}" for m in members)
     yield "] as const;"
 
 
@@ -93,6 +98,7 @@ def typescript() -> str:
     lines += words("REASON_CODES", Code)
     lines += words("PROTECTIONS", Protection)
     lines += words("WHYS", Why)
+    lines += listed("SAID_CODES", "What was done or did not answer, clause by clause.", [*OUTCOMES, *GAPS])
     for model in models():
         lines += interface(model.__name__, definitions[model.__name__])
     return "\n".join(lines) + "\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -12,6 +13,7 @@ from fake_clock import NOON, FakeClock
 from jupyter_gpu_guard.core.attribute import Attribution
 from jupyter_gpu_guard.core.model import (
     Device,
+    Gap,
     GpuClient,
     Holder,
     Owner,
@@ -182,6 +184,29 @@ def test_the_report_has_the_last_hour_of_owners_and_devices_and_the_price(tmp_pa
         assert told.devices[0].history.compute_percent == [None, None]
         assert (told.price.gpu_hour, told.price.currency) == (2.5, "€")
         assert report(Scene(tmp_path).guard.published).price is None
+
+    asyncio.run(play())
+
+
+def test_the_report_has_sentences_by_their_codes(tmp_path):
+    """What was done and why a source is silent come with codes where they are known sentences; else as they are."""
+
+    async def play():
+        scene = Scene(tmp_path)
+        await scene.guard.tick()
+        kernel = scene.guard.published.holder(KEY).owner
+        detail = "freed 2.0 GiB in 1.5 s; and so on"
+        done = Outcome(kernel.key, ROOT, Action.SHUTDOWN, "default", Result.DONE, NOON, detail)
+        scene.guard.recall([done, replace(done, detail="nobody knows")])
+        silent = (Gap("devices", "The guard is stopping."), Gap("owners", "nobody knows"))
+        seen = replace(scene.guard.published.snapshot, gaps=silent)
+        told = report(replace(scene.guard.published, snapshot=seen))
+        known, unknown = told.outcomes
+        assert [part.code for part in known.said] == ["freed-in", ""]
+        assert "; ".join(part.text for part in known.said) == detail
+        assert known.said[0].facts == {"freed_bytes": 2 * 2**30, "took_seconds": 1.5}
+        assert unknown.said == []
+        assert [gap.said and gap.said.code for gap in told.gaps] == ["stopping", None]
 
     asyncio.run(play())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, cast
 
@@ -28,6 +28,7 @@ from jupyter_gpu_guard.core.window import minute_compute
 from jupyter_gpu_guard.published import Published
 
 from .rules import in_force
+from .said import Said, of_gap, of_outcome
 from .wire import (
     WireAction,
     WireBoard,
@@ -64,7 +65,12 @@ def report(state: Published) -> WireReport:
         simulated=snapshot.simulated if snapshot else False,
         policy=in_force(state),
         gaps=[
-            WireGap(source=gap.source, why=gap.why, since=state.gaps_since.get(gap.source, snapshot.taken_at.wall))
+            WireGap(
+                source=gap.source,
+                why=gap.why,
+                since=state.gaps_since.get(gap.source, snapshot.taken_at.wall),
+                said=next(_coded([of_gap(gap.why)]), None),
+            )
             for gap in snapshot.gaps
         ]
         if snapshot
@@ -114,6 +120,7 @@ def outcome_to_wire(outcome: Outcome) -> WireOutcome:
         took_seconds=outcome.took_seconds,
         survivors=[survivor.key.pid for survivor in outcome.survivors],
         reasons=_reasons(outcome.reasons),
+        said=list(_coded(of_outcome(outcome.detail))),
     )
 
 
@@ -125,6 +132,13 @@ def _pair(field: str, value: Reading) -> dict[str, Any]:
 
 def _reasons(reasons: Iterable[Reason]) -> list[WireReason]:
     return [WireReason(code=r.code.value, text=sentence(r), facts=dict(r.facts)) for r in reasons]
+
+
+def _coded(said: Iterable[Said]) -> Iterator[WireReason]:
+    """Sentences by their codes. One without a code is there too if others have one: its text stands among theirs."""
+    parts = [WireReason(code=code, text=text, facts=dict(facts)) for code, text, facts in said]
+    if any(part.code for part in parts):
+        yield from parts
 
 
 def _device(device: Device, state: Published) -> WireDevice:

@@ -36,11 +36,12 @@ class WireReason(Wire):
 
 
 class WireGap(Wire):
-    """A source that did not answer, why, and since when."""
+    """A source that did not answer, why, and since when. `said` is `why` by its code, where it is a known sentence."""
 
     source: str
     why: str
     since: datetime
+    said: WireReason | None = None
 
 
 class WireHistory(Wire):
@@ -227,7 +228,7 @@ class WireNotice(Wire):
 
 
 class WireOutcome(Wire):
-    """What was done, also after the owner is gone. `id` is stable."""
+    """What was done, also after the owner is gone. `id` is stable. `said` are the parts of `detail` by their codes."""
 
     id: str
     owner: str
@@ -243,6 +244,7 @@ class WireOutcome(Wire):
     took_seconds: float | None
     survivors: list[int]
     reasons: list[WireReason]
+    said: list[WireReason] = []
 
 
 class WireTouched(Wire):

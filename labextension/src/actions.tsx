@@ -1,5 +1,6 @@
 import { Dialog, InputDialog, type Notification, showDialog } from '@jupyterlab/apputils';
 import React from 'react';
+import { detailText } from './endings';
 import { duration } from './format';
 import type { ILanguage } from './language';
 import { PolicyPage } from './components/PolicyPage';
@@ -61,7 +62,7 @@ export class GuardActions {
       if (outcome === null) {
         return; // it takes longer: the report will tell
       }
-      const text = cameText(outcome, outcome.detail, this.language);
+      const text = cameText(outcome, detailText(outcome, this.guard.now(), this.language), this.language);
       if (outcome.result === 'done') {
         this.notifier.success(text, { autoClose: 5000 });
       } else {
@@ -94,7 +95,7 @@ export class GuardActions {
       const failure = trans.__('Could not shut down %1', row.title);
       await this.attempt(this.guard.shutDown(row.owner), failure, outcome => {
         if (outcome?.result === 'failed') {
-          throw new Error(outcome.detail);
+          throw new Error(detailText(outcome, this.guard.now(), this.language));
         }
       });
     }

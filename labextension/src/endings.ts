@@ -1,6 +1,7 @@
 import { bytes, moment, shorten } from './format';
 import type { ILanguage } from './language';
 import { isKernel, titleOf } from './owners';
+import { reasonText } from './reasons';
 import { personText } from './words';
 import type { WireOutcome, WireReason, WireReport } from './wire';
 
@@ -32,6 +33,22 @@ export function endText(outcome: WireOutcome, now: number, language: ILanguage):
   return outcome.by === null
     ? trans.__('The kernel of %1 was shut down at %2 by rule %3.', name, when, outcome.rule)
     : trans.__('The kernel of %1 was shut down at %2 at the request of %3.', name, when, personText(outcome.by, trans));
+}
+
+/** What was seen when it was done, in a sentence; the server's own words where it has no others. */
+export function detailText(outcome: WireOutcome, now: number, language: ILanguage): string {
+  const parts = outcome.said ?? [];
+  const text =
+    parts.length === 0
+      ? outcome.detail
+      : parts
+          .map(part => reasonText(part, now, language))
+          .reduce((said, part) => language.trans.__('%1; %2', said, part));
+  if (text === '') {
+    return '';
+  }
+  const sentence = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?。]$/.test(sentence) ? sentence : language.trans.__('%1.', sentence);
 }
 
 /** Why it was done. What could have been done instead helps nobody afterwards. */

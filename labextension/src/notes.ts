@@ -1,4 +1,5 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
+import { detailText } from './endings';
 import type { ILanguage } from './language';
 import { anyEstimate, leftMemory } from './owners';
 import { about } from './readings';
@@ -36,7 +37,10 @@ export function notesOf(holder: WireHolder, report: WireReport, now: number, lan
         : null
     ],
     ['parked', parkedText(holder, now, language)],
-    ['latest', latest === null ? null : trans.__('%1. %2', latest.text, latest.outcome.detail).trim()]
+    [
+      'latest',
+      latest === null ? null : trans.__('%1. %2', latest.text, detailText(latest.outcome, now, language)).trim()
+    ]
   ];
   return notes.flatMap(([key, text]) => (text === null ? [] : [{ key, text }]));
 }

@@ -2,6 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { bytes, duration, moment, percent } from './format';
 import type { ILanguage } from './language';
 import { about } from './readings';
+import { SAID } from './said';
 import type { REASON_CODES, WireReason } from './wire';
 import { personText, stateWord, unknownText } from './words';
 
@@ -13,7 +14,7 @@ const INFERRED = ['memory_bytes', 'compute_percent'];
 class NoSuchFact extends Error {}
 
 /** Reads the facts of one reason in words. A fact that is not there makes the sentence impossible. */
-class Facts {
+export class Facts {
   constructor(
     private readonly facts: WireReason['facts'],
     private readonly now: number,
@@ -35,6 +36,11 @@ class Facts {
 
   span(name: string): string {
     return duration(this.number(name), this.trans);
+  }
+
+  /** A short time as it was measured: `2.1 s`. */
+  took(): string {
+    return this.trans.__('%1 s', this.number('took_seconds'));
   }
 
   moment(name: string): string {
@@ -222,6 +228,9 @@ const REASONS: Record<ReasonCode, (facts: Facts) => string> = {
     )
 };
 
+/** A newer server may have codes for which there are no words here. */
+const SENTENCES: Partial<Record<string, (facts: Facts) => string>> = { ...REASONS, ...SAID };
+
 /** Code for a cell: IPython keeps the frames of the last error, and with them all that they name. */
 const FORGET_THE_ERROR = 'import sys, gc; sys.last_exc = sys.last_value = sys.last_traceback = None; gc.collect()';
 
@@ -288,7 +297,7 @@ export function leftText(died: boolean, processes: number, memory: string, trans
  * holder is on the device at all, so the figures are marked.
  */
 export function reasonText(reason: WireReason, now: number, language: ILanguage, estimated = false): string {
-  const sentence = (REASONS as Partial<Record<string, (facts: Facts) => string>>)[reason.code];
+  const sentence = SENTENCES[reason.code];
   try {
     return sentence?.(new Facts(reason.facts, now, language, estimated)) ?? reason.text;
   } catch (error) {

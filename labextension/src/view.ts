@@ -2,12 +2,12 @@ import { type IArrangement, mainDevice, USUAL } from './arrange';
 import { costOf } from './cost';
 import { type IDeviceCard, devicesOf } from './devices';
 import { bytes, duration, moment, NOT_KNOWN, secondsUntil } from './format';
-import { groundsOf, isEnd } from './endings';
+import { detailText, groundsOf, isEnd } from './endings';
 import type { ILanguage } from './language';
 import { holdsSomething, isKernel, titleOf } from './owners';
 import { inOrder, labelOf } from './places';
 import { about } from './readings';
-import { reasonTexts } from './reasons';
+import { reasonText, reasonTexts } from './reasons';
 import { isGentle, isWorthTelling } from './remedies';
 import { type IRow, rowsOf } from './rows';
 import { threats } from './standing';
@@ -89,7 +89,11 @@ export function viewOf(
     late: lateOf(report, now, language),
     gaps: report.gaps.map(gap => ({
       key: `${gap.source} ${gap.since}`,
-      text: trans.__('%1 (since %2)', gap.why, moment(gap.since, now, language))
+      text: trans.__(
+        '%1 (since %2)',
+        gap.said ? reasonText(gap.said, now, language) : gap.why,
+        moment(gap.since, now, language)
+      )
     })),
     cost: costOf(report, language),
     rows,
@@ -180,7 +184,9 @@ function pastOf(report: WireReport, now: number, language: ILanguage): IPast[] {
     .map(outcome => ({
       id: outcome.id,
       text: pastText(outcome, now, language),
-      detail: [outcome.detail, ...reasonTexts(groundsOf(outcome), now, language)].filter(text => text !== '').join(' '),
+      detail: [detailText(outcome, now, language), ...reasonTexts(groundsOf(outcome), now, language)]
+        .filter(text => text !== '')
+        .join(' '),
       failed: outcome.result === 'failed' || outcome.survivors.length > 0
     }));
 }

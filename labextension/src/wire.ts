@@ -67,6 +67,92 @@ export const WHYS = [
   "suspended"
 ] as const;
 
+/** What was done or did not answer, clause by clause. */
+export const SAID_CODES = [
+  "ended-in",
+  "ended",
+  "freed-in",
+  "ended-by-itself",
+  "ended-meanwhile",
+  "ended-or-restarted",
+  "free-again",
+  "not-verified",
+  "not-all-verified",
+  "not-listed",
+  "held-nothing",
+  "one-left-alone",
+  "left-alone",
+  "ended-but-held",
+  "freed-but-held",
+  "by-itself-but-held",
+  "free-but-held",
+  "ran-in-server",
+  "ran-elsewhere",
+  "restarted-or-unknown",
+  "restarted",
+  "process-unknown",
+  "state-unknown",
+  "used-since",
+  "devices-silent",
+  "processes-silent",
+  "computes-again",
+  "executes-again",
+  "not-idle-any-more",
+  "looked-at",
+  "started-something",
+  "kept-at-last",
+  "too-slow",
+  "refused",
+  "nothing-else-done",
+  "nothing-done",
+  "failed",
+  "does-not-end",
+  "would-warn",
+  "would-release",
+  "would-park",
+  "would-shut-down",
+  "gave-back",
+  "gave-back-by-count",
+  "nothing-to-give",
+  "devices-did-not-say",
+  "keeps-pool",
+  "keeps-pool-in-use",
+  "keeps-variables",
+  "framework-failed",
+  "error-holds",
+  "no-framework",
+  "moved-to-host",
+  "lives-on",
+  "freed-not-seen",
+  "still-listed",
+  "goes-on",
+  "back-after",
+  "not-parked",
+  "no-driver",
+  "driver-not-loaded",
+  "driver-forbidden",
+  "driver-too-old",
+  "driver-mismatch",
+  "no-gpu",
+  "driver-silent",
+  "driver-closed",
+  "library-missing",
+  "linux-only",
+  "no-other-gpu",
+  "stopping",
+  "device-silent",
+  "pids-hidden",
+  "who-is-estimated",
+  "who-is-forbidden",
+  "who-is-unsupported",
+  "who-is-unknown",
+  "kernels-late",
+  "kernels-silent",
+  "processes-unread",
+  "devices-unread",
+  "leases-unread"
+] as const;
+
 /** A coded fact and its English sentence; faces translate by `code` and `facts`, and fall back to `text`. */
 export interface WireReason {
   code: string;
@@ -74,11 +160,12 @@ export interface WireReason {
   facts: Record<string, string | number | null>;
 }
 
-/** A source that did not answer, why, and since when. */
+/** A source that did not answer, why, and since when. `said` is `why` by its code, where it is a known sentence. */
 export interface WireGap {
   source: string;
   why: string;
   since: string;
+  said?: WireReason | null;
 }
 
 /** The last hour at most, minute by minute, the newest last and not over yet. null: not seen, or not known. */
@@ -241,7 +328,7 @@ export interface WireNotice {
   undelivered?: boolean;
 }
 
-/** What was done, also after the owner is gone. `id` is stable. */
+/** What was done, also after the owner is gone. `id` is stable. `said` are the parts of `detail` by their codes. */
 export interface WireOutcome {
   id: string;
   owner: string;
@@ -257,6 +344,7 @@ export interface WireOutcome {
   took_seconds: number | null;
   survivors: Array<number>;
   reasons: Array<WireReason>;
+  said?: Array<WireReason>;
 }
 
 /** One owner that a new policy would newly end. `name` empty: it is gone. */
