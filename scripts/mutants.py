@@ -26,18 +26,17 @@ KILLED = frozenset({"killed", "timeout", "segfault", "suspicious"})
 LINE = re.compile(rf"^\s*(?P<name>{re.escape(PACKAGE)}\.(?P<module>\w+)\.\S+): (?P<status>.+?)\s*$")
 
 
-def mutmut(*args: str) -> subprocess.CompletedProcess[str]:
-    """Run it here, with few examples for each property; its progress goes to the terminal unless it is asked."""
+def mutmut(*args: str, says: int | None = None) -> subprocess.CompletedProcess[str]:
+    """Run it here, with few examples for each property. `says`: where what it prints goes, by default the terminal."""
     command = [str(Path(sys.executable).with_name("mutmut")), *args]
     settings = {"SHARE_OF_EXAMPLES": "0.05", **os.environ}
-    asked = args[0] == "results"
-    return subprocess.run(command, cwd=ROOT, env=settings, text=True, stdout=subprocess.PIPE if asked else None)  # noqa: S603, PLW1510
+    return subprocess.run(command, cwd=ROOT, env=settings, text=True, stdout=says, stderr=says, check=False)  # noqa: S603
 
 
 def statuses() -> dict[str, dict[str, str]]:
     """By module, what has become of each mutant."""
     found: dict[str, dict[str, str]] = defaultdict(dict)
-    for line in mutmut("results", "--all", "true").stdout.splitlines():
+    for line in mutmut("results", "--all", "true", says=subprocess.PIPE).stdout.splitlines():
         if seen := LINE.match(line):
             found[seen["module"]][seen["name"]] = seen["status"]
     return found
@@ -52,7 +51,7 @@ def main() -> int:
     given = asked.parse_args()
     names = [f"{PACKAGE}.{module}.*" for module in given.modules]
     if given.sample is not None:
-        mutmut("run", "--max-children", "1", "none")  # writes the mutants, and runs none
+        mutmut("run", "none", says=subprocess.DEVNULL)  # writes the mutants, and finds none of that name to run
         chosen = statuses()
         names = [
             name
