@@ -145,6 +145,23 @@ def test_it_is_no_activity(root):
     asyncio.run(scene())
 
 
+def test_while_it_answers_nobody_takes_it_for_executing(root):
+    """What the guard does in a kernel protects nobody, and is shown as nothing that a person does."""
+
+    async def scene():
+        async with stage(root) as it:
+            slow = Question("def slow(until):\n    import time\n    time.sleep(2)", "slow")
+            asking = asyncio.ensure_future(it.inside.ask(await it.ready(), slow, 30))
+            states = set()
+            while not asking.done():
+                states.add((it.owners.look_again(it.key).state, it.kernel.execution_state))
+                await asyncio.sleep(0.05)
+            await asking
+            assert states == {(OwnerState.IDLE, "idle")}
+
+    asyncio.run(scene())
+
+
 def test_nothing_is_asked_while_a_cell_runs(root):
     """The request is not even sent: the cell ends, and nothing has happened after it."""
 
