@@ -102,9 +102,9 @@ _SENTENCES: dict[Code, Callable[[dict[str, Fact]], str]] = {
     Code.ACTING: lambda _: "A step is under way.",
     Code.RETRY_LATER: lambda f: f"The last attempt failed; the next one comes in {span(f['wait_seconds'])}.",
     Code.UNDELIVERED: lambda f: (
-        "Nobody has been told so far: no page is open, and no other way has reached anybody. "
+        "Nobody could be told: no page was open, and no other way has reached anybody. "
         + (
-            f"Nothing is lost within {span(f['wait_seconds'])} of the warning, or before somebody is told."
+            f"In that case nothing is lost within {span(f['wait_seconds'])} of the warning."
             if f["wait_seconds"] is not None
             else "Nothing is lost before somebody is told."
         )

@@ -140,7 +140,7 @@ const REASONS: Record<ReasonCode, (facts: Facts) => string> = {
     f.isNull('wait_seconds')
       ? f.trans.__('Nobody has been told so far. Nothing is lost before somebody is.')
       : f.trans.__(
-          'Nobody has been told so far. Nothing is lost within %1 of the warning, or before somebody is.',
+          'Nobody could be told. In that case nothing is lost within %1 of the warning.',
           f.span('wait_seconds')
         ),
   parked: f =>

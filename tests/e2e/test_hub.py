@@ -170,7 +170,7 @@ def test_each_kernel_is_ended_by_the_rule_for_its_users_group(scene: Scene, grou
     """The Hub's groups reach the server; the first rule for one of them decides, with its own limit."""
     outcome = scene.outcomes[group]
     assert (outcome["result"], outcome["rule"]) == ("done", group)
-    (reason,) = outcome["reasons"]
+    reason = outcome["reasons"][0]
     assert reason["facts"]["for_seconds"] == limit
     assert reason["facts"]["idle_seconds"] >= limit + 6
 
