@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import socket
 import stat
 from contextlib import suppress
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from signal import SIGTERM
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,9 +21,12 @@ from jupyter_gpu_guard.effects.signals import Sent, send
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from jupyter_gpu_guard.core.model import Holder, Owner, OwnerKey, Process, ProcessKey
+    from jupyter_gpu_guard.core.model import Board, Holder, Owner, OwnerKey, Process, ProcessKey
 
 _LARGEST = 2**16  # bytes of an info file
+_HOUR = timedelta(hours=1)
+_ROUGHLY = timedelta(seconds=2)  # the system tells only roughly when a process was started
+_ATTEMPTS = 2  # at one that comes back, within an hour
 
 
 class GoneError(Exception):
@@ -51,8 +57,8 @@ class Door(Protocol):
         """Whether whoever was asked still has it, so that its end is to be waited for."""
         ...
 
-    def tidy(self, owner: Owner) -> None:
-        """Remove what it should have removed itself, once it has ended."""
+    def tidy(self, owner: Owner) -> str | None:
+        """Remove what it should have removed itself, once it has ended. Gives what is not as it should be, if any."""
         ...
 
 
@@ -80,7 +86,7 @@ class KernelDoor:
         """Whether the manager lists it. One with pending kernels answers before it has done anything."""
         return owner.key.id in self._manager
 
-    def tidy(self, owner: Owner) -> None:
+    def tidy(self, owner: Owner) -> str | None:
         """Its manager does."""
 
 
@@ -118,14 +124,15 @@ class TerminalDoor:
         del owner
         return False
 
-    def tidy(self, owner: Owner) -> None:
+    def tidy(self, owner: Owner) -> str | None:
         """Its manager does."""
 
 
 class BoardDoor:
     """A TensorBoard gets SIGTERM, on which it ends by itself; one within the server is left to its own manager.
 
-    `info_files`: the files by which a TensorBoard says where it is.
+    `info_files`: the files by which a TensorBoard says where it is. One that comes back is left alone by rules once it
+    was ended twice within an hour: something starts it again, and to end that is nobody's task here.
     """
 
     takes_all = True
@@ -135,18 +142,30 @@ class BoardDoor:
         settings: Mapping[str, Any],
         identify: Callable[[int], Process | None],
         info_files: Callable[[OwnerKey], Iterable[Path]],
+        now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
     ) -> None:
         self._settings = settings
         self._identify = identify
         self._info_files = info_files
         self._left: dict[OwnerKey, tuple[Path, ...]] = {}
+        self._now = now
+        self._ended: list[tuple[datetime, Board]] = []
 
     def why_not(self, holder: Holder, now: Owner, tree: Collection[ProcessKey] | None) -> str | None:
         """Whoever looks at it needs it."""
         del tree
         if now.state is OwnerState.SERVING and holder.state is not OwnerState.SERVING:
             return "somebody is looking at it"
-        return None
+        return "it was ended twice within an hour, and something starts it again" if self._comes_back(now) else None
+
+    def _comes_back(self, owner: Owner) -> bool:
+        """Whether it was ended twice within an hour already, and is there again, at the same place."""
+        board, started_at = owner.board, owner.started_at
+        self._ended = [(at, each) for at, each in self._ended if self._now() - at < _HOUR]
+        if board is None or started_at is None:
+            return False
+        alike = [at for at, each in self._ended if each.log_dir == board.log_dir or each.port == board.port is not None]
+        return sum(at - _ROUGHLY <= started_at for at in alike) >= _ATTEMPTS
 
     async def knock(self, owner: Owner) -> Iterable[ProcessKey]:
         """Send SIGTERM to exactly its process, or have the manager within the server end it."""
@@ -159,6 +178,8 @@ class BoardDoor:
             raise GoneError
         if sent is not Sent.SENT:
             raise RefusedError(f"it could not be told to end ({sent.value}); nothing else was done to it")
+        if owner.board is not None:
+            self._ended.append((self._now(), owner.board))
         return (owner.root,)
 
     async def _end_inside(self, owner: Owner) -> None:
@@ -175,19 +196,23 @@ class BoardDoor:
         del owner
         return False
 
-    def tidy(self, owner: Owner) -> None:
-        """Remove its own info file, if it was killed before it could."""
+    def tidy(self, owner: Owner) -> str | None:
+        """Remove its own info file, if it was killed before it could. Says if somebody else has its port by now."""
         root = owner.root
         files = self._left.pop(owner.key, ())
         if root is None:
-            return
+            return None
         process = self._identify(root.pid)
         if process is not None and (process.key != root or not process.is_over):
-            return  # it lives, or its pid is another's by now, and so may be the file
+            return None  # it lives, or its pid is another's by now, and so may be the file
         for path in files:
             if _names(path, root.pid):
                 with suppress(OSError):
                     path.unlink()
+        port = None if owner.board is None else owner.board.port
+        return (
+            None if port is None or _is_free(port) else f"its port, {port}, is not free: something else listens there"
+        )
 
 
 class LeftoversDoor:
@@ -210,8 +235,19 @@ class LeftoversDoor:
         del owner
         return False
 
-    def tidy(self, owner: Owner) -> None:
+    def tidy(self, owner: Owner) -> str | None:
         """There is nothing to tidy up."""
+
+
+def _is_free(port: int) -> bool:
+    """Whether nobody listens on `port`. Nobody is connected to: that would be a visit."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that were closed do not matter
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as fault:
+            return fault.errno != errno.EADDRINUSE
+    return True
 
 
 def _names(path: Path, pid: int) -> bool:

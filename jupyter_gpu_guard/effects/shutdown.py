@@ -139,7 +139,7 @@ class Shutdown:
         left = _Left(tree, devices, root=verdict.root if result is Result.DONE else None, takes_all=door.takes_all)
         tree, after = await self._end_survivors(left, frozenset(told))
         now = knock.owner or holder.owner
-        door.tidy(now)
+        not_tidy = door.tidy(now)
         took = self._clock.now().monotonic - began
         living = [key for key in tree if self._lives(key)]
         known = verdict.root is not None  # of what runs elsewhere, nothing was seen here before or after
@@ -152,7 +152,7 @@ class Shutdown:
             holder,
             self._clock,
             result,
-            _and(detail, parting),
+            _and(_and(detail, not_tidy), parting),
             freed_bytes=freed(before, after) if known else None,
             took_seconds=took,
             survivors=survivors_of(after),
@@ -309,8 +309,8 @@ class _Left:
     sent: dict[ProcessKey, Sent] = field(default_factory=dict)
 
 
-def _and(detail: str, parting: str | None) -> str:
-    return detail if parting is None else f"{detail}; {parting}"
+def _and(detail: str, more: str | None) -> str:
+    return detail if more is None else f"{detail}; {more}"
 
 
 def _says_gone(fault: BaseException) -> bool:

@@ -6,7 +6,9 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
+import sys
 import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -148,6 +150,26 @@ class Stage:
         tree = [owner.root, *(e.key for e in self.table.read().values() if e.parent == process.pid)]
         return Holder(owner, (), tuple(tree)), process
 
+    def supervised(self, port):
+        """Something that starts a TensorBoard at this port again and again."""
+        line = [sys.executable, "-c", SUPERVISOR, install(self.folder / "bin"), "--logdir", "runs", "--port", str(port)]
+        environment = {**os.environ, "TMPDIR": str(self.folder)}
+        self._started.append(subprocess.Popen(line, cwd=self.folder, env=environment, stdin=subprocess.PIPE))
+        return self._started[-1]
+
+    async def again(self, supervisor, before):
+        """The TensorBoard that the supervisor runs now, another one than `before`, once it can be found."""
+        end = time.monotonic() + 60
+        while True:
+            self.clock.advance(1)
+            table = self.table.read()
+            below = {each.key for each in table.values() if each.parent == supervisor.pid}
+            for owner in await self.boards.read(table):
+                if owner.root in below and owner.root != before and self.info(owner.root.pid).exists():
+                    return Holder(owner, (), (owner.root,))
+            assert time.monotonic() < end
+            await asyncio.sleep(0.1)
+
     def info(self, pid):
         """The info file of that process."""
         return self.folder / f".tensorboard-info/pid-{pid}.info"
@@ -155,7 +177,8 @@ class Stage:
     async def close(self):
         """End what was started."""
         for process in self._started:
-            process.kill()
+            if process.stdin is None:
+                process.kill()
             process.communicate()
         manager = self.settings.get("terminal_manager")
         if manager is None:
@@ -404,6 +427,69 @@ def test_a_wrapper_and_the_program_under_it_both_end(tmp_path, signals):
         assert not stage.info(inner.pid).exists()
 
     play(tmp_path, scene)
+
+
+# It ends with its input, and what it has started then with it.
+SUPERVISOR = """
+import os, subprocess, sys, threading
+def over():
+    sys.stdin.read()
+    running.kill()
+    os._exit(0)
+running = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+threading.Thread(target=over).start()
+while True:
+    running.wait()
+    running = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+"""
+
+
+def free_port():
+    """A port on which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        return door.getsockname()[1]
+
+
+def test_a_tensorboard_that_something_starts_again_is_ended_twice_and_left_then(tmp_path):
+    """Within an hour; that is said. A person may end it as often as they like; what began earlier is another one."""
+
+    async def scene(stage):
+        beside, _ = await stage.board()
+        await asyncio.sleep(3)  # the system tells only roughly when a process was started
+        supervisor = stage.supervised(free_port())
+        effect, root = stage.shutdown(), None
+        for asked, result in (
+            (False, Result.DONE),
+            (False, Result.DONE),
+            (False, Result.WITHDRAWN),
+            (True, Result.DONE),
+        ):
+            holder = await stage.again(supervisor, root)
+            outcome = await effect.shut_down(verdict_on(holder, asked=asked), holder)
+            assert outcome.result is result
+            if result is Result.WITHDRAWN:
+                assert outcome.detail == "it was ended twice within an hour, and something starts it again"
+                assert stage.lives(holder.owner.root)
+            else:
+                root = holder.owner.root
+        outcome = await effect.shut_down(verdict_on(beside), beside)
+        assert outcome.result is Result.DONE
+
+    play(tmp_path, scene)
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_a_port_that_is_not_free_afterwards_is_said(tmp_path, is_taken):
+    """Somebody listens where it did."""
+    root = ProcessKey(4194301, 7)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        if not is_taken:
+            other.close()
+        board = Board("runs", port=port)
+        owner = Owner(OwnerKey(OwnerKind.TENSORBOARD, "b"), "runs", root, OwnerState.IDLE, board=board)
+        said = BoardDoor({}, {}.get, lambda key: ()).tidy(owner)
+        assert said == (f"its port, {port}, is not free: something else listens there" if is_taken else None)
 
 
 @pytest.mark.parametrize("asked", [False, True])
