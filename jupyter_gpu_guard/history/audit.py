@@ -177,11 +177,16 @@ class FileAudit:
 
 
 def ends(entries: Iterable[Entry], before: datetime, server: str) -> tuple[Outcome, ...]:
-    """The Outcomes among `entries` by which something was lost, or may have been, on `server` and until `before`."""
+    """The Outcomes among `entries` by which something was lost, or may have been, on `server` and until `before`.
+
+    In the order of time, and of each notebook the last one only.
+    """
     told = (entry.outcome for entry in entries if entry.server == server)
     lost = {Result.DONE, Result.FAILED, Result.UNKNOWN}
     found = [each for each in told if each is not None and each.action.loses_work and each.result in lost]
-    return tuple(sorted((each for each in found if each.at < before), key=lambda each: each.at))
+    earlier = sorted((each for each in found if each.at < before), key=lambda each: each.at)
+    last = {(each.owner.kind, each.notebook or each.owner.id): each for each in earlier}
+    return tuple(sorted(last.values(), key=lambda each: each.at))
 
 
 def _day(entry: Entry) -> date:

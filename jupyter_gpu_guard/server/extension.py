@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from jupyter_gpu_guard.sources.websocket_ear import Passing
 
 
+RECALLED = timedelta(days=7)  # whoever comes back after a weekend finds why
 RECALLED_WITHIN = 10.0  # seconds
 EVENTS = Path(__file__).parent / "events"
 
@@ -408,12 +409,12 @@ class GpuGuard(ExtensionApp):
             recalling.cancel()
 
     async def _recall(self) -> None:
-        """Close what an earlier server left open, and show again what was done in the last day."""
+        """Close what an earlier server left open, and show again what was done in the last days."""
         now = datetime.now(timezone.utc)
         try:
             await asyncio.to_thread(self.audit.close_open_acts, now)
             await self.audit.written(RECALLED_WITHIN)
-            told = await asyncio.to_thread(self.audit.read, now - timedelta(days=1))
+            told = await asyncio.to_thread(self.audit.read, now - RECALLED)
         except OSError as error:
             self.log.warning("GPU guard: what was done before cannot be read (%s)", error)
             return

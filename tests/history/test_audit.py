@@ -19,9 +19,9 @@ from fake_clock import NOON
 from jupyter_gpu_guard.core.entry import Entry, Kind
 from jupyter_gpu_guard.core.model import OwnerKey, OwnerKind, ProcessKey
 from jupyter_gpu_guard.core.policy import Action, Mode
-from jupyter_gpu_guard.core.verdict import Code, Reason, Result, Verdict
+from jupyter_gpu_guard.core.verdict import Code, Outcome, Reason, Result, Verdict
 from jupyter_gpu_guard.history import audit as module
-from jupyter_gpu_guard.history.audit import FileAudit, read
+from jupyter_gpu_guard.history.audit import FileAudit, ends, read
 
 KEY = OwnerKey(OwnerKind.KERNEL, "k")
 REASONS = (Reason(Code.IDLE_TOO_LONG, {"idle_seconds": 7200.5, "memory_bytes": 2**33}),)
@@ -265,6 +265,34 @@ def test_an_act_with_an_outcome_is_not_closed_again(tmp_path: Path) -> None:
     following = FileAudit(tmp_path)
     following.close_open_acts(NOON + timedelta(days=2))
     assert len(settled(following).read(LONG_AGO).entries) == 2
+
+
+def test_what_a_later_server_shows_again(tmp_path: Path) -> None:
+    """Of each notebook the last act by which something was lost, or may have been, on the server of this folder."""
+    audit = FileAudit(tmp_path, server="/home/anna")
+
+    def record(days: float, notebook: str, result: Result = Result.DONE, **more: object) -> None:
+        at = NOON + timedelta(days=days)
+        owner = OwnerKey(OwnerKind.KERNEL, f"{notebook}-{days}")
+        outcome = Outcome(owner, None, Action.SHUTDOWN, "students", result, at, "freed 2.0 GiB", notebook=notebook)
+        audit.record(note(kind=Kind.OUTCOME, days=days, outcome=replace(outcome, **more)))
+
+    record(1, "a.ipynb")
+    record(2, "b.ipynb", Result.FAILED)
+    record(3, "a.ipynb")
+    record(4, "a.ipynb", Result.WITHDRAWN)
+    record(4, "a.ipynb", owner=OwnerKey(OwnerKind.LEFTOVERS, "k"))
+    record(5, "c.ipynb", action=Action.RELEASE)
+    record(9, "d.ipynb")
+    entries = settled(audit).read(NOON + timedelta(days=1)).entries
+    found = ends(entries, NOON + timedelta(days=8), "/home/anna")
+    assert [(each.notebook, (each.at - NOON).days, each.owner.kind.value) for each in found] == [
+        ("b.ipynb", 2, "kernel"),
+        ("a.ipynb", 3, "kernel"),
+        ("a.ipynb", 4, "leftovers"),
+    ]
+    assert found[1].detail == "freed 2.0 GiB"
+    assert ends(entries, NOON + timedelta(days=8), "/home/ben") == ()
 
 
 def test_a_server_that_ends_writes_what_waits(tmp_path: Path) -> None:
