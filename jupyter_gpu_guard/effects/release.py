@@ -59,6 +59,8 @@ class Release:
             return outcome_of(verdict, holder, self._clock, result, detail, freed_bytes=gone, took_seconds=took)
 
         began = self._clock.now().monotonic
+        if self._look_again(verdict.owner) is None:
+            return ended(Result.ALREADY_GONE, "it had ended by itself")
         if (why := self._why_unsuited(holder)) is not None:
             return ended(Result.UNSUITED, why)
         before = await self._held(holder)

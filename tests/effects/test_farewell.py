@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
+from fake_devices import GIB
 from kernel_room import isolate, until
 from server_room import server_room
+from shutdown_scene import shutdown_scene, verdict_on
 
 from jupyter_gpu_guard.core.model import OwnerKey, OwnerKind, OwnerState
 from jupyter_gpu_guard.core.policy import Action
 from jupyter_gpu_guard.core.verdict import Result
+from jupyter_gpu_guard.effects.shutdown import Shutdown
 
 
 @pytest.fixture
@@ -117,3 +121,66 @@ def test_a_kernel_that_executes_is_not_asked(root):
         assert not (root / "saved").exists()
 
     play(root, scene)
+
+
+class FakeFarewell:
+    """Takes its time, in which something may happen; then the kernel has saved."""
+
+    def __init__(self, meanwhile):
+        self._meanwhile = meanwhile
+        self.asked = 0
+
+    async def __call__(self, verdict, holder):
+        """Ask it."""
+        self.asked += 1
+        await self._meanwhile()
+        return "before that, save was called"
+
+
+def act_with(root, meanwhile, spared=lambda: False, compute=0.0):
+    """Have a rule shut a kernel down while `meanwhile` happens during its farewell. Gives outcome and farewell."""
+
+    async def whole():
+        async with shutdown_scene(root) as scene:
+            holder, client = await scene.kernel()
+            scene.devices.hold(holder.owner.root, 6 * GIB, compute)
+            farewell = FakeFarewell(lambda: meanwhile(scene, holder, client))
+            shutdown = Shutdown(**scene.means(), farewell=farewell)
+            verdict = replace(verdict_on(holder), compute_below=5.0)
+            return await shutdown.shut_down(verdict, holder, spared), farewell
+
+    return asyncio.run(whole())
+
+
+async def nothing(scene, holder, client):
+    """Nothing happens."""
+
+
+def test_whoever_comes_back_during_the_farewell_keeps_their_kernel(root):
+    """The last look is after it: a cell that was run meanwhile withdraws the shutdown."""
+
+    async def a_cell(scene, holder, client):
+        await scene.run(holder.owner.key, client, "2 + 2")
+
+    outcome, farewell = act_with(root, a_cell)
+    assert (outcome.result, outcome.detail, farewell.asked) == (Result.WITHDRAWN, "it has been used since", 1)
+
+
+def test_whoever_keeps_it_during_the_farewell_is_heard(root):
+    """Until it is over, it is not too late."""
+    outcome, _ = act_with(root, nothing, spared=lambda: True)
+    assert (outcome.result, outcome.detail) == (Result.WITHDRAWN, "it was kept at the last moment")
+
+
+def test_a_kernel_that_is_not_going_to_end_is_not_asked(root):
+    """One that computes is left alone, and so it has nothing to save."""
+    outcome, farewell = act_with(root, nothing, compute=80.0)
+    assert (outcome.result, farewell.asked) == (Result.WITHDRAWN, 0)
+
+
+def test_what_was_saved_is_in_the_outcome(root):
+    """After what was freed."""
+    outcome, _ = act_with(root, nothing)
+    assert outcome.result is Result.DONE
+    assert outcome.detail.startswith("freed 6.0 GiB")
+    assert outcome.detail.endswith("; before that, save was called")
