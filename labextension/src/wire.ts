@@ -263,6 +263,7 @@ export interface WireLease {
 /**
  * One kernel, terminal or TensorBoard, or what an earlier run of a kernel left behind.
  *
+ * `compute_percent` is the mean over the last minute seen.
  * `estimated`: it is inferred, and not seen, that it is on a device. `failed`: its last cell ended in an error.
  * `died`: the process before the present one ended by itself. `tree_size`: how many living processes end with it, its
  * own first one too; null: not known. `offers`: what a person may ask for. `history` null: it had nothing on a device.
