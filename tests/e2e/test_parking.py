@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 
 pytest.importorskip("cuda.bindings", reason="cuda-bindings is not installed: pip install 'jupyter-gpu-guard[park]'")
@@ -112,3 +114,32 @@ def test_parking_is_off_by_default(lab: Lab):
     outcome = _act(lab, kernel, "park")
     assert outcome["result"] == "unsuited"
     assert "c.GpuGuard.parking" in outcome["detail"]
+
+
+def test_what_the_driver_does_not_bring_back_stays_parked(tmp_path, driver: StandIn):
+    """It is said; nothing is lost, and the next try succeeds. Its clocks begin anew then."""
+    with _lab(tmp_path, driver, CALM_POLICY) as lab:
+        kernel = lab.start_kernel("train.ipynb")
+        kernel.run(GPU + "weights = [1, 2, 3]\ngpu.hold('1 GiB')")
+        until(lambda: ((lab.holder(kernel.id) or {}).get("idle_seconds") or 0) > 10, "it has been idle for a while")
+        assert _act(lab, kernel, "park")["result"] == "done"
+        driver.fault("global cuda_error 2 cuCheckpointProcessRestore")
+        outcome = _act(lab, kernel, "resume")
+        assert outcome["result"] == "failed"
+        assert "it stays parked, and nothing is lost" in outcome["detail"]
+        assert lab.holder(kernel.id)["state"] == "parked"
+
+        driver.fault()
+        outcome = _act(lab, kernel, "resume")
+        assert outcome["result"] == "done", outcome
+
+        def back():
+            report = lab.report()
+            (row,) = (row for row in report["holders"] if row["owner"] == f"kernel:{kernel.id}")
+            return report if row["memory_bytes"] == GIB and row["idle_seconds"] is not None else None
+
+        report = until(back, "it has its memory")
+        since = datetime.fromisoformat(report["taken_at"]) - datetime.fromisoformat(outcome["at"])
+        (row,) = (row for row in report["holders"] if row["owner"] == f"kernel:{kernel.id}")
+        assert row["idle_seconds"] <= since.total_seconds() + 1
+        assert kernel.run("print(sum(weights))") == "6"
