@@ -28,7 +28,9 @@ from shutdown_scene import LOG, shutdown_scene, verdict_on
 from tornado.web import HTTPError
 
 from jupyter_gpu_guard.core.model import (
+    Device,
     Gap,
+    GpuClient,
     Holder,
     Owner,
     OwnerKey,
@@ -44,6 +46,7 @@ from jupyter_gpu_guard.effects import shutdown as module
 from jupyter_gpu_guard.effects.doors import KernelDoor
 from jupyter_gpu_guard.effects.shutdown import Shutdown
 from jupyter_gpu_guard.effects.signals import Sent
+from jupyter_gpu_guard.protocols import DevicesSeen
 
 
 @pytest.fixture
@@ -320,6 +323,83 @@ def test_a_shutdown_that_takes_too_long_is_a_failure_and_is_not_begun_twice(root
         assert effect._knocks == {}
 
     play(root, scene)
+
+
+def test_one_that_hangs_holds_up_nobody_else(root, jupyter_data, signals):
+    """The other one is shut down meanwhile, to its end."""
+    provide_kernelspec(jupyter_data, "hanging", HangingProvisioner)
+
+    async def scene(stage):
+        hanging, _ = await stage.kernel("hanging")
+        other, _ = await stage.kernel()
+        effect = Shutdown(**stage.means(), deadline=600)
+        stuck = asyncio.ensure_future(effect.shut_down(verdict_on(hanging), hanging))
+        await until(lambda: effect._knocks != {}, "the first one hangs")
+        outcome = await effect.shut_down(verdict_on(other), other)
+        assert outcome.result is Result.DONE
+        assert not stuck.done()
+        HangingProvisioner.kind = True
+        assert (await stuck).result is Result.DONE
+
+    play(root, scene)
+
+
+def test_a_root_that_nothing_can_end_is_a_clear_failure(monkeypatch):
+    """It waits in the driver: one attempt with both signals, and then what it waits for is said."""
+    world, clock, sent = FakeProcesses(Process(OWNER.root, 1, 1, 1, "D", NOON)), FakeClock(), []
+    devices = FakeDevices(world.identify)
+    devices.hold(OWNER.root, GIB)
+    monkeypatch.setattr(module, "send", lambda key, signum, _: sent.append(signum) or Sent.SENT)
+    effect = Shutdown(
+        doors={OwnerKind.KERNEL: KernelDoor(FakeKernels(k=1))},
+        owners=SimpleNamespace(look_again=lambda key: OWNER),
+        look=devices.look,
+        processes=world.scan,
+        identify=world.identify,
+        clock=clock,
+        log=LOG,
+        sleep=clock.sleep,
+    )
+    holder = Holder(OWNER, (), (OWNER.root,))
+    outcome = asyncio.run(effect.shut_down(verdict_on(holder), holder))
+    assert sent == [signal.SIGTERM, signal.SIGKILL]
+    assert outcome.result is Result.FAILED
+    why = "does not end: it waits in a driver or for a disk (state D), and ends once that is over"
+    assert outcome.detail == f"its process, pid {OWNER.root.pid}, {why}"
+    assert [survivor.state for survivor in outcome.survivors] == ["D"]
+
+
+def test_a_zombie_on_the_list_of_the_driver_is_told_and_not_signalled(monkeypatch):
+    """Nobody has waited for it yet; no signal could reach it."""
+    kernel, zombie = Process(OWNER.root, 1, 1, 1, "S", NOON), Process(ProcessKey(4194302, 8), 1, 1, 1, "Z", NOON)
+    world, clock, sent = FakeProcesses(kernel, zombie), FakeClock(), []
+
+    class FakeEnding(FakeKernels):
+        async def shutdown_kernel(self, kernel_id, **how):
+            del world.table[kernel.key.pid]
+            self.pop(kernel_id)
+
+    async def look():
+        listed = [key for key in (kernel.key, zombie.key) if key.pid in world.table]
+        clients = tuple(GpuClient(GPU, key.pid, GIB, 0.0) for key in listed)
+        return DevicesSeen((Device(GPU, 0, "Fake", 80 * GIB, 0.0),), clients)
+
+    monkeypatch.setattr(module, "send", lambda key, signum, _: sent.append(signum) or Sent.SENT)
+    effect = Shutdown(
+        doors={OwnerKind.KERNEL: KernelDoor(FakeEnding(k=1))},
+        owners=SimpleNamespace(look_again=lambda key: OWNER),
+        look=look,
+        processes=world.scan,
+        identify=world.identify,
+        clock=clock,
+        log=LOG,
+        sleep=clock.sleep,
+    )
+    holder = Holder(OWNER, (), (OWNER.root, zombie.key))
+    outcome = asyncio.run(effect.shut_down(verdict_on(holder), holder))
+    assert sent == []
+    assert outcome.result is Result.DONE
+    assert outcome.detail.endswith(f"but 1.0 GiB still held by pid {zombie.key.pid} (state Z)")
 
 
 def test_a_kernel_that_is_a_job_of_a_queue_is_taken_off_by_its_provisioner(root, jupyter_data, signals):
