@@ -150,7 +150,7 @@ def _would(holder: Holder, rule: Rule, window: Window | None) -> Reason | None:
     assert window is not None  # noqa: S101  spared otherwise
     stand = standing(holder, rule, window)
     over = stand.over
-    if over is None or over < 0:
+    if over is None:
         return None
     reached = [stage.do for stage in usable(holder, rule)[0] if stage.after.total_seconds() <= over]
     if not reached:

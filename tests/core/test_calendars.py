@@ -12,6 +12,7 @@ from jupyter_gpu_guard.core.calendars import Calendar, Hours
 BERLIN = ZoneInfo("Europe/Berlin")
 WORK = Hours(frozenset(range(5)), 8 * 60, 18 * 60)
 NIGHT = Hours(frozenset({4}), 22 * 60, 6 * 60)  # from Friday evening to Saturday morning
+WHOLE_DAY = Hours(frozenset({2}), 8 * 60, 8 * 60)  # from Wednesday to Thursday
 HALF_PAST_TWO = Hours(frozenset(range(7)), 2 * 60 + 30, 2 * 60 + 45)
 
 
@@ -28,6 +29,10 @@ def utc(text: str) -> datetime:
         (WORK, "2030-05-01T15:59:59", True),
         (WORK, "2030-05-01T16:00:00", False),  # the end is not in it
         (WORK, "2030-05-04T10:00:00", False),  # a Saturday
+        (WHOLE_DAY, "2030-05-01T05:59:59", False),  # a Wednesday, before eight in Berlin
+        (WHOLE_DAY, "2030-05-01T06:00:00", True),
+        (WHOLE_DAY, "2030-05-02T05:59:59", True),
+        (WHOLE_DAY, "2030-05-02T06:00:00", False),
         (NIGHT, "2030-05-03T19:59:59", False),
         (NIGHT, "2030-05-03T20:00:00", True),  # Friday, 22:00
         (NIGHT, "2030-05-04T03:59:59", True),  # Saturday, just before 06:00

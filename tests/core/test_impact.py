@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from jupyter_gpu_guard.core.impact import impact
+from jupyter_gpu_guard.core.impact import Impact, impact
 from jupyter_gpu_guard.core.judge import Bench
 from jupyter_gpu_guard.core.ledger import Ledger
-from jupyter_gpu_guard.core.model import OwnerState
+from jupyter_gpu_guard.core.model import Activity, OwnerKind, OwnerState
 from jupyter_gpu_guard.core.policy import Exemption, Match
 
 from .build import NOON, at, holder, owner, policy, rule, window
@@ -36,3 +36,36 @@ def test_what_is_exempt_is_not_touched() -> None:
     bench = Bench(policy(rule(lasting="9h")), {WHO: window("50m", now=NOW)}, {}, Ledger(), {}, at(NOW))
     assert impact((held,), new, bench).newly == ()
     assert impact((held,), replace(new, exemptions=()), bench).newly == (WHO,)
+
+
+def test_all_that_hold_something_are_counted() -> None:
+    """Those that hold nothing are not."""
+    bench = Bench(policy(), {WHO: window("50m", now=NOW)}, {}, Ledger(), {}, at(NOW))
+    empty = replace(holder(of=owner("b", 200)), holdings=())
+    assert impact((holder(), empty), policy(rule(lasting="1m")), bench) == Impact((WHO,), 1)
+
+
+@pytest.mark.parametrize(
+    ("newly", "holders", "share", "exceeds"),
+    [
+        (1, 1, 0, False),
+        (2, 2, 50, True),
+        (2, 4, 50, False),
+        (2, 4, 49.9, True),
+        (3, 4, 50, True),
+        (2, 100, 2.01, False),
+    ],
+)
+def test_more_than_the_share_is_too_many(newly: int, holders: int, share: float, exceeds: object) -> None:
+    """Exactly the share is not; and one alone never is."""
+    assert Impact((WHO,) * newly, holders).exceeds(share) is exceeds
+
+
+@pytest.mark.parametrize(("unwatched", "touched"), [(64, True), (66, False)])
+def test_a_tensorboard_counts_within_the_notice(unwatched: int, touched: object) -> None:
+    """Unwatched for fifty minutes, with a notice of a quarter of an hour."""
+    board = replace(holder(of=owner(kind=OwnerKind.TENSORBOARD)), activity=Activity())
+    usual = rule(lasting="1m", notice="15m")
+    new = policy(replace(usual, idle=replace(usual.idle, unwatched_for=timedelta(minutes=unwatched))))
+    bench = Bench(policy(rule(lasting="9h")), {board.owner.key: window("50m", now=NOW)}, {}, Ledger(), {}, at(NOW))
+    assert (board.owner.key in impact((board,), new, bench).newly) is touched

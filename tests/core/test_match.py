@@ -67,6 +67,8 @@ def test_a_device_of_which_little_is_free() -> None:
         assert not match.holds(holder(), unknown)
     assert not match.holds(holder(compute=()), on(79 * GIB))
     assert free_percent(device()) == 100
+    assert free_percent(replace(device(), memory_total=1.0)) == 100
+    assert free_percent(replace(device(), memory_total=0.0)) == 0  # as a MIG instance without memory of its own says
 
 
 def test_a_mig_instance_is_told_by_its_profile() -> None:

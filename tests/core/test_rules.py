@@ -31,6 +31,12 @@ def test_a_rule_on_trial_says_what_it_would_do_by_now(idle: str, would: str | No
     assert replace(verdict, reasons=kept) == without
 
 
+def test_a_rule_on_trial_says_nothing_about_who_computes() -> None:
+    """No clock runs then, in this rule as in any."""
+    verdict = verdict_on(holder(compute=60.0), "9h", by=policy(TRIAL, rule()))
+    assert codes(verdict) == [Code.COMPUTING]
+
+
 def test_each_rule_on_trial_before_the_one_that_decides_is_heard() -> None:
     """Those that match, in order; what stands behind the deciding rule is not asked."""
     other = replace(TRIAL, name="other", match=Match(notebook="b.ipynb"))
