@@ -229,3 +229,10 @@ def test_order_is_the_only_order_that_matters(order: list[str], over: set[str]) 
     by = ruled(*(budget(name, then=f"rule-{name}") for name in order), rules=(*rules, USUAL))
     first = next(name for name in order if name in over)
     assert said(by, used(dict.fromkeys(over, 41.0))).rule == f"rule-{first}"
+
+
+def test_who_is_in_no_account_has_used_nothing() -> None:
+    """A budget of groups, and a user without any."""
+    groups = budget(per=Per.GROUP)
+    assert groups.accounts(holder().owner.key, Site("ada")) == ()
+    assert groups.used(holder().owner.key, Site("ada"), used({"week": 9.0}, "group:students")) == Amount(0.0, 0.0)

@@ -50,6 +50,11 @@ def test_of_two_of_the_same_age_the_first_by_name_goes() -> None:
         assert passed(limit(map(due, names), ledger(opened={"a": 1, "b": 1}), Belts(20, 1), at(NOW))) == "a"
 
 
+def test_who_has_no_case_waits_for_those_who_have_one() -> None:
+    """It counts as due since now."""
+    assert passed(limit(map(due, "ab"), ledger(opened={"b": NOW - 1}), Belts(20, 1), at(NOW))) == "b"
+
+
 def test_no_more_than_so_many_in_an_hour() -> None:
     """An hour later the next may go."""
     lately = ledger(opened={"a": 1, "b": 2}, shutdowns=(NOW - HOUR, NOW - HOUR + 1, NOW - 5))

@@ -14,7 +14,7 @@ from jupyter_gpu_guard.core.judge import Bench, judge
 from jupyter_gpu_guard.core.ledger import Ledger, review, settle
 from jupyter_gpu_guard.core.model import OwnerState
 from jupyter_gpu_guard.core.policy import Action, Rule, Trickle
-from jupyter_gpu_guard.core.trickle import LONGEST, STRIDE
+from jupyter_gpu_guard.core.trickle import LONGEST, RHYTHM, STRIDE, Stretch, pulses_of
 from jupyter_gpu_guard.core.verdict import Code, Result
 from jupyter_gpu_guard.core.window import Window, Windows, push
 
@@ -71,6 +71,27 @@ def test_without_such_a_rule_a_regular_pulse_is_only_remarked() -> None:
 def test_what_is_no_regular_pulse_is_not_remarked(window: Window) -> None:
     """Nobody is suspected without the whole pattern."""
     assert Code.POSSIBLE_KEEP_ALIVE not in codes(said(window, rule(lasting="2h")))
+
+
+def pulses(*begins: float, peak: float = 5.0, above: float = 5.0) -> int | None:
+    """How many pulses of `peak` percent that begin then are found."""
+    stretches = tuple(Stretch(begin, begin + STRIDE, 0.0, peak) for begin in begins)
+    return pulses_of(stretches, begins[-1] + STRIDE, 1e9, above)
+
+
+def test_a_pulse_has_as_much_compute_as_counts() -> None:
+    """Exactly so much is enough, and a little less is none."""
+    regular = [1800.0 * n for n in range(6)]
+    assert pulses(*regular) == 6
+    assert pulses(*regular, peak=4.9) is None
+
+
+def test_pulses_are_regular_up_to_the_rhythm_and_a_stride() -> None:
+    """The longest pause may be so much longer than the shortest, and not a moment more."""
+    longest = 1800 * RHYTHM + STRIDE
+    even = [1800.0 * n for n in range(6)]
+    assert pulses(*even, even[-1] + longest) == 7
+    assert pulses(*even, even[-1] + longest + 1) is None
 
 
 def test_a_trickle_is_due_although_it_computes() -> None:
