@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.driver import GpuProgram, StandIn
 
-from .lab import GPU, Kernel, Lab, quoted, start_ticks, until
+from .lab import GPU, QUICK_POLICY, Kernel, Lab, quoted, start_ticks, until
 
 GIB = 2**30
 
@@ -169,6 +169,35 @@ def test_what_restarts_and_deaths_leave_behind(lab: Lab, tmp_path: Path) -> None
         for pid in (child, *workers):
             if start_ticks(pid) is not None:
                 os.kill(pid, signal.SIGKILL)
+
+
+def test_a_rule_ends_what_was_left_behind(tmp_path: Path, driver: StandIn) -> None:
+    """After its warning and the whole notice, deaf as it is; the kernel of today and what it holds are not touched."""
+    policy = QUICK_POLICY + "rules:\n  - {name: left-behind, match: {owner: leftovers}, idle: {for: 8s}}\n"
+    policy += "  - {name: kernels, match: {owner: kernel}, keep: true}\n"
+    with Lab(tmp_path / "lab", driver=driver, policy=policy) as lab:
+        kernel = lab.start_kernel("a.ipynb")
+        child = int(kernel.run(_child(tmp_path, "gpu.hold('3 GiB')")))
+        try:
+            until(lambda: (h := lab.holder(kernel.id)) and h["memory_bytes"] == 3 * GIB, "the child to be seen")
+            assert lab.request("POST", f"api/kernels/{kernel.id}/restart")[0] == 200
+            owner = f"leftovers:{kernel.id}"
+
+            def told(what: str) -> Any:
+                return next((each for each in lab.report()[what] if each["owner"] == owner), None)
+
+            notice = until(lambda: told("notices"), "the warning")
+            assert (notice["rule"], notice["next_action"]) == ("left-behind", "shutdown")
+            outcome = until(lambda: told("outcomes"), "the end")
+            assert (outcome["result"], outcome["freed_bytes"], outcome["by"]) == ("done", 3 * GIB, None)
+            assert (outcome["notebook"], outcome["survivors"]) == ("a.ipynb", [])
+            assert datetime.fromisoformat(outcome["at"]) >= datetime.fromisoformat(notice["deadline"])
+            assert start_ticks(child) is None
+            assert kernel.id in lab.kernel_ids()
+            until(lambda: not any(h["leftovers"] for h in lab.report()["holders"]), "nothing to be left behind")
+        finally:
+            if start_ticks(child) is not None:
+                os.kill(child, signal.SIGKILL)
 
 
 def test_kernels_of_a_server_that_was_killed_are_left_behind(tmp_path: Path, driver: StandIn) -> None:
