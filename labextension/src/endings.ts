@@ -25,6 +25,16 @@ export function endText(outcome: WireOutcome, now: number, language: ILanguage):
   const { trans } = language;
   const when = moment(outcome.at, now, language);
   const name = shorten(titleOf(outcome), 48);
+  if (outcome.owner.startsWith('leftovers:')) {
+    return outcome.by === null
+      ? trans.__('What an earlier run of %1 left behind was ended at %2 by rule %3.', name, when, outcome.rule)
+      : trans.__(
+          'What an earlier run of %1 left behind was ended at %2 at the request of %3.',
+          name,
+          when,
+          personText(outcome.by, trans)
+        );
+  }
   if (!isKernel(outcome)) {
     return outcome.by === null
       ? trans.__('%1 was shut down at %2 by rule %3.', name, when, outcome.rule)

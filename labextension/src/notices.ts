@@ -67,7 +67,7 @@ export class NoticeBoard {
     const shown = this.shown.get(notice.id);
     if (shown === undefined) {
       // A hint may go by itself; what announces a loss stays until it is answered.
-      const autoClose = notice.deadline === null ? HINT_MS : false;
+      const autoClose = notice.deadline === null && notice.undelivered !== true ? HINT_MS : false;
       const toast = this.notifier.warning(message, { autoClose, actions: this.offers(notice) });
       this.shown.set(notice.id, { toast, message });
     } else if (shown.message !== message && this.onScreen(shown.toast)) {
@@ -117,6 +117,9 @@ export function noticeText(notice: WireNotice, now: number, language: ILanguage,
 
 function prospect(notice: WireNotice, now: number, language: ILanguage): string {
   const { trans } = language;
+  if (notice.deadline === null && notice.undelivered === true) {
+    return trans.__('It is to be shut down, once somebody has been told.');
+  }
   if (notice.deadline === null) {
     return trans.__('Nothing is ended by itself.');
   }

@@ -196,6 +196,13 @@ describe('Seen', () => {
 describe('a kernel that lives on', () => {
   const parked = outcome({ id: 'p1', action: 'park', reasons: [] });
 
+  it('is not meant by what an earlier run of it left behind', async () => {
+    const notebook = await open('work/demo.ipynb');
+    await say(outcome({ owner: 'leftovers:k1' }));
+    expect(notifier.messages[0]).toMatch(/^What an earlier run of demo\.ipynb left behind was ended at \d\d:\d\d by/);
+    expect(notebook.banners).toEqual([]);
+  });
+
   it('is told of once when a rule has parked it, and has no banner', async () => {
     const notebook = await open('work/demo.ipynb');
     await say(parked);

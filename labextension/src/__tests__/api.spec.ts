@@ -66,6 +66,22 @@ describe('RestApi', () => {
     expect(network.requests[0].url).toMatch(/owners\/kernel%3Ak1\/shutdown$/);
   });
 
+  it.each(['release', 'park', 'resume'] as const)('asks for %s, and says what came of it', async act => {
+    const { api, network } = connect();
+    network.body = { action: act, result: 'done' };
+    expect(await api.act('kernel:k1', act)).toMatchObject({ action: act, result: 'done' });
+    expect(network.requests[0].url).toMatch(new RegExp(`owners/kernel%3Ak1/${act}$`));
+    network.status = 202;
+    expect(await api.act('kernel:k1', act)).toBeNull();
+  });
+
+  it('reads the policy in force', async () => {
+    const { api, network } = connect();
+    network.body = { hash: 'abc' };
+    expect(await api.policy()).toMatchObject({ hash: 'abc' });
+    expect(network.requests[0].url).toMatch(/api\/v1\/policy$/);
+  });
+
   it('reads the clock of the server where it says the time', async () => {
     const { api, network } = connect();
     expect((await api.report()).serverTime).toBeNull();

@@ -2,7 +2,7 @@ import type { Event } from '@jupyterlab/services';
 import { Signal } from '@lumino/signaling';
 import { Fault } from '../api';
 import { GuardModel } from '../model';
-import { FakeApi, NOW, report } from './fixtures';
+import { FakeApi, NOW, outcome, report } from './fixtures';
 
 let api: FakeApi;
 let model: GuardModel;
@@ -111,6 +111,22 @@ describe('GuardModel', () => {
     open();
     await pass(0.1);
     expect(looks()).toBe(3);
+  });
+
+  it('passes each act on, says what came of it, and looks again', async () => {
+    api.came = outcome({ action: 'release' });
+    for (const act of ['release', 'park', 'resume'] as const) {
+      const before = api.asked.length;
+      const acting = model[act]('kernel:k1');
+      await pass(0.1);
+      expect(await acting).toBe(api.came);
+      expect(api.asked.slice(before)).toEqual([`${act} kernel:k1`, 'report']);
+    }
+    const ending = model.shutDown('kernel:k1');
+    await pass(0.1);
+    expect(await ending).toBe(api.came);
+    expect(api.asked).toContain('shutdown kernel:k1');
+    expect(await model.policy()).toBe(api.inForce);
   });
 
   it('looks again after an act, also after a refused one', async () => {

@@ -129,6 +129,11 @@ describe('NoticeBoard', () => {
 });
 
 describe('noticeText', () => {
+  it('says of a warning that reached nobody that a loss follows once it does', () => {
+    const untold = notice({ deadline: null, next_action: null, undelivered: true });
+    expect(noticeText(untold, NOW, english)).toContain('It is to be shut down, once somebody has been told.');
+  });
+
   it('names the notebook, the memory and the time left', () => {
     expect(noticeText(notice(), NOW, english)).toMatch(
       /^demo\.ipynb holds 6\.0 GiB GPU memory without compute\. It is shut down in 14 min, at \d\d:\d\d\.$/
