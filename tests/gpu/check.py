@@ -33,12 +33,14 @@ from jupyter_gpu_guard.sources.procfs import ProcfsProcesses
 
 from .checks import AFTERWARDS, BEFORE_OPENING, NOBODY, Scene, Seen, run
 from .parking import PARKING
+from .releasing import release_in_torch
 from .workers import REPOSITORY, CudaWorker, DeclaringWorker, Worker
 
 FOLDER = "JUPYTER_GPU_GUARD_SIMULATED_DIR"
 RECORDED = 6  # looks
 INTERVAL = 5.0  # seconds between them
-PROMISES = {check.__name__: (check.__doc__ or "").strip() for check in (*BEFORE_OPENING, *AFTERWARDS, *PARKING)}
+MORE = (release_in_torch, *PARKING)
+PROMISES = {check.__name__: (check.__doc__ or "").strip() for check in (*BEFORE_OPENING, *AFTERWARDS, *MORE)}
 
 
 def why_not() -> str | None:
@@ -153,7 +155,7 @@ def _check(index: int, recording: Path | None, *, stand_in: bool) -> dict[str, S
     scene = scene_here(index, stand_in=stand_in)
     found: dict[str, Seen] = {}
     try:
-        for name, seen in run(scene, PARKING):
+        for name, seen in run(scene, MORE):
             found[name] = seen
             print(f"{PROMISES[name]}\n    seen: {seen.what}  {seen.detail}", flush=True)
         if recording:

@@ -58,6 +58,7 @@ def test_the_checks_find_what_the_stand_in_does(tmp_path: Path) -> None:
         "release_after_kill": "within 2 s",
         "time_of_a_call": "below 1 s",
         "our_reading": "right",
+        "release_in_torch": "not checked",
         "park_and_resume": "the same",
         "park_and_resume_torch": "not checked",
         "parked_and_ended": "ended",
