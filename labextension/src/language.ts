@@ -19,9 +19,9 @@ export async function speak(translator: ITranslator | null): Promise<ILanguage> 
   const locale = code === 'en' ? undefined : code;
   if (code.toLowerCase().startsWith('zh') && trans.__('GPU memory') === 'GPU memory') {
     const catalogue = await import('../../jupyter_gpu_guard/locale/zh_CN/LC_MESSAGES/jupyter_gpu_guard.json');
-    return { trans: bundle(catalogue.default), locale };
+    return { trans: swift(bundle(catalogue.default)), locale };
   }
-  return { trans, locale };
+  return { trans: swift(trans), locale };
 }
 
 /** English as written in the source. */
@@ -34,4 +34,24 @@ export function bundle(catalogue: Catalogue): TranslationBundle {
   const adapted = { ...catalogue, '': { ...header, language, domain: DOMAIN, pluralForms: plural_forms } };
   gettext.loadJSON(adapted, DOMAIN);
   return gettext;
+}
+
+const SLOTS = ['%1', '%2', '%3', '%4', '%5', '%6', '%7', '%8', '%9'];
+
+/** `trans`, which looks each message up once: hundreds of rows say the same few things again with every report. */
+export function swift(trans: TranslationBundle): TranslationBundle {
+  const known = new Map<string, string[]>();
+  const __ = (message: string, ...values: unknown[]): string => {
+    let parts = known.get(message);
+    if (parts === undefined) {
+      parts = trans.gettext(message, ...SLOTS).split(/%([1-9])/); // text, number, text, number, text
+      known.set(message, parts);
+    }
+    let text = parts[0];
+    for (let index = 1; index < parts.length; index += 2) {
+      text += `${String(values[Number(parts[index]) - 1])}${parts[index + 1]}`;
+    }
+    return text;
+  };
+  return Object.assign(Object.create(trans) as TranslationBundle, { __ });
 }

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'fs';
 import { join } from 'path';
 import { type ITranslator, nullTranslator, type TranslationBundle } from '@jupyterlab/translation';
 import ts from 'typescript';
-import { bundle, speak } from '../language';
+import { bundle, english, speak, swift } from '../language';
 
 const SOURCE = join(__dirname, '..');
 const CATALOGUE = join(SOURCE, '../../jupyter_gpu_guard/locale/zh_CN/LC_MESSAGES/jupyter_gpu_guard.json');
@@ -114,5 +114,19 @@ describe('speak', () => {
     expect((await speak(null)).trans._n('%1 more is not known', '%1 more are not known', 2)).toBe(
       '2 more are not known'
     );
+  });
+
+  it('says the same when it looks each message up only once', () => {
+    for (const { trans } of [english, { trans: bundle(catalogue) }]) {
+      const quick = swift(trans);
+      for (const message of messages().filter(each => each !== null)) {
+        const values = ['a', 2, '%1', 'd', 'e'];
+        expect(quick.__(message, ...values)).toBe(trans.__(message, ...values));
+        expect(quick.__(message, ...values)).toBe(trans.__(message, ...values));
+      }
+      expect(quick._n('%1 more is not known', '%1 more are not known', 2)).toBe(
+        trans._n('%1 more is not known', '%1 more are not known', 2)
+      );
+    }
   });
 });

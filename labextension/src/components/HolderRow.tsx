@@ -2,6 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { type ReadonlyJSONValue, JSONExt } from '@lumino/coreutils';
 import React from 'react';
 import type { IRow } from '../rows';
+import { useCalm, useNear } from './calm';
 import { Reading } from './Reading';
 import { type IRowDoors, RowActions } from './RowActions';
 import { Sparkline } from './Sparkline';
@@ -15,9 +16,18 @@ interface IProps {
   readonly trans: TranslationBundle;
 }
 
-/** One notebook, terminal or TensorBoard. */
-export const HolderRow = React.memo(function HolderRow({ row, revealed, doors, trans }: IProps): React.JSX.Element {
+/** One notebook, terminal or TensorBoard. Out of sight it is drawn anew only once in a while: there may be hundreds. */
+export function HolderRow(props: IProps): React.JSX.Element {
   const node = React.useRef<HTMLLIElement>(null);
+  const row = useCalm(props.row, useNear(node));
+  return <Drawn {...props} row={row} node={node} />;
+}
+
+interface IDrawnProps extends IProps {
+  readonly node: React.RefObject<HTMLLIElement>;
+}
+
+const Drawn = React.memo(function Drawn({ row, revealed, doors, trans, node }: IDrawnProps): React.JSX.Element {
   const whyId = `jp-GpuGuard-why-${row.owner}`;
 
   React.useEffect(() => {
