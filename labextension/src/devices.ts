@@ -129,9 +129,13 @@ function withParts(device: WireDevice, report: WireReport): string[] {
 /** What this server's owners hold on the device, leftovers too. */
 function rowsOn(device: WireDevice, report: WireReport): IAmount[] {
   const uuids = withParts(device, report);
+  // What a kernel left behind is shown with it, and counts in the row that it has by itself.
+  const counted = new Set(
+    report.holders.flatMap(each => each.holdings.flatMap(of => of.processes.map(row => row.pid)))
+  );
   return report.holders.flatMap(holder => [
     ...holder.holdings.filter(holding => uuids.includes(holding.device)),
-    ...holder.leftovers.filter(process => uuids.includes(process.device))
+    ...holder.leftovers.filter(process => uuids.includes(process.device) && !counted.has(process.pid))
   ]);
 }
 

@@ -7,6 +7,18 @@ import { device, GIB, holder, report } from './fixtures';
 const cards = (devices: WireDevice[], more: Partial<WireReport> = {}): IDeviceCard[] =>
   devicesOf(report({ devices, ...more }), english.trans);
 
+describe('what a kernel left behind', () => {
+  it('counts once, although it is shown with the kernel too', () => {
+    const left = holder({ owner: 'leftovers:a', kind: 'leftovers', state: 'dead' });
+    const { processes } = left.holdings[0];
+    const kernel = holder({ holdings: [], memory_bytes: 0, leftovers: processes });
+    const [both] = cards([device({ memory_used_bytes: 8 * GIB })], { holders: [kernel, left], strangers: [] });
+    const [alone] = cards([device({ memory_used_bytes: 8 * GIB })], { holders: [left], strangers: [] });
+    expect(processes.length).toBeGreaterThan(0);
+    expect(both.parts).toEqual(alone.parts);
+  });
+});
+
 describe('MIG instances', () => {
   const gpu = device({ mig: true, compute_percent: null, compute_percent_unknown: 'not-supported' });
   const part = (uuid: string, index: number): WireDevice => device({ uuid, index, mig: true, part_of: 'GPU-a' });
