@@ -70,11 +70,12 @@ class Means:
 
 
 class Park:
-    """`Remedy` that parks. `refusal` says why it is not offered here at all (None: it is)."""
+    """`Remedy` that parks, one after the other. `refusal` says why it is not offered here at all (None: it is)."""
 
     def __init__(self, means: Means, refusal: str | None = None) -> None:
         self._means = means
         self._refusal = refusal
+        self._turn = asyncio.Lock()
 
     def suits(self, holder: Holder) -> bool:
         """Whether one process of an idle kernel is on a device, and nothing known speaks against it."""
@@ -83,11 +84,15 @@ class Park:
 
     async def carry_out(self, verdict: Verdict, holder: Holder, spared: Callable[[], bool]) -> Outcome:
         """Park it, unless something speaks against it. Whatever fails, it is tried to let it go on as before."""
+        if self._refusal is not None:
+            return outcome_of(verdict, holder, self._means.clock, Result.UNSUITED, self._refusal)
+        async with self._turn:  # two at once would both count on the same free memory of the host
+            return await self._carry_out(verdict, holder, spared)
+
+    async def _carry_out(self, verdict: Verdict, holder: Holder, spared: Callable[[], bool]) -> Outcome:
         means = self._means
         began = means.clock.now().monotonic
         say = partial(outcome_of, verdict, holder, means.clock)
-        if self._refusal is not None:
-            return say(Result.UNSUITED, self._refusal)
         seen = await means.look()
         load = "the devices could not be read" if seen is None else await self._load(holder, seen)
         if isinstance(load, str):

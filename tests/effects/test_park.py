@@ -11,10 +11,23 @@ from fake_clock import NOON
 from fake_devices import GIB, GPU
 from parking_room import HOLDER, KEY, OWNER, ParkingRoom
 
-from jupyter_gpu_guard.core.model import Device, OwnerState, Process, ProcessKey, Unknown, Why
+from jupyter_gpu_guard.core.model import (
+    Device,
+    GpuProcess,
+    Holder,
+    Holding,
+    OwnerKey,
+    OwnerKind,
+    OwnerState,
+    Process,
+    ProcessKey,
+    Unknown,
+    Why,
+)
 from jupyter_gpu_guard.core.policy import Action
 from jupyter_gpu_guard.core.verdict import Result
-from jupyter_gpu_guard.parking.answer import State
+from jupyter_gpu_guard.effects.park import Park
+from jupyter_gpu_guard.parking.answer import Answer, State
 from jupyter_gpu_guard.parking.registry import Phase
 from jupyter_gpu_guard.protocols import DevicesSeen
 
@@ -289,3 +302,33 @@ def test_several_processes_on_devices_are_not_parked(room):
     room.world.table[101] = Process(child, 100, 100, 100, "S", NOON)
     room.devices.hold(child, GIB)
     assert park(room).detail == "2 of its processes are on devices, and only exactly one can be parked"
+
+
+def test_two_at_once_share_the_memory_of_the_host(room):
+    """The second one counts what the first one has left, and is not begun where that is too little."""
+    other = ProcessKey(200, 9)
+    other_owner = replace(OWNER, key=OwnerKey(OwnerKind.KERNEL, "other"), root=other)
+    other_holder = Holder(other_owner, (Holding(GPU, (GpuProcess(other, GPU, 6 * GIB, 0.0, NOON),)),), (other,))
+    room.world.table[200] = Process(other, 1, 200, 200, "S", NOON)
+    room.devices.hold(other, 6 * GIB)
+    room.look_again = {OWNER.key: OWNER, other_owner.key: other_owner}.get
+    parked_ones = set()
+
+    async def ask(do, key):
+        await asyncio.sleep(0)  # a helper takes its time
+        if do == "park":
+            parked_ones.add(key)
+            room.devices.drop(key)
+        return Answer(State.CHECKPOINTED if key in parked_ones else State.RUNNING, None, None, 1.5)
+
+    def free(pid):
+        return (10 - 6 * len(parked_ones)) * GIB
+
+    room.park = Park(replace(room.park._means, ask=ask, free_host_memory=free))
+
+    async def both():
+        return await asyncio.gather(room.act(Action.PARK), room.act(Action.PARK, other_holder))
+
+    first, second = asyncio.run(both())
+    assert (first.result, second.result) == (Result.DONE, Result.UNSUITED)
+    assert second.detail.endswith("and there are 4.0 GiB")
