@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 
 from jupyter_gpu_guard.core.verdict import Fact
 
@@ -121,12 +121,19 @@ _KINDS = {
 }
 _SIZES = {"GiB": 2**30, "MiB": 2**20}
 
+_REMEMBERED = 1000  # sentences
+
 Said = tuple[str, str, Mapping[str, Fact]]
 
 
 def of_outcome(detail: str) -> list[Said]:
     """The parts of a detail in their order: code, text, facts. The code is empty where it is not known."""
-    return [_said(part, OUTCOMES) for part in _PART.split(detail) if part]
+    return list(_parts(detail))
+
+
+@lru_cache(_REMEMBERED)  # each report tells the same ones again, and to find the codes of a hundred takes a while
+def _parts(detail: str) -> tuple[Said, ...]:
+    return tuple(_said(part, OUTCOMES) for part in _PART.split(detail) if part)
 
 
 def of_gap(why: str) -> Said:
