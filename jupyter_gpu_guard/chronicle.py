@@ -14,7 +14,6 @@ from .core.policy import Policy
 from .core.spared import Spared, spared
 from .core.verdict import Code, Lease, Notice, Outcome, Verdict
 from .protocols import Clock, Journal
-from .published import Pending, pending_sentence
 
 WRITTEN_WITHIN = 2.0  # seconds; an act waits no longer for a disk
 SAME_AGAIN = 600.0  # seconds within which the same reason is not said twice of the same owner
@@ -48,9 +47,9 @@ class Chronicle:
             self._note(Kind.STOPPED)
             await self._journal.written(WRITTEN_WITHIN)
 
-    def waits(self, pending: Pending) -> None:
-        """A new policy is not put in force before a person says so."""
-        self._note(Kind.POLICY_WAITS, detail=f"{pending_sentence(pending)} It is from {pending.policy.source}")
+    def waits(self, policy: Policy, why: str) -> None:
+        """A new `policy` is not put in force before a person says so."""
+        self._note(Kind.POLICY_WAITS, detail=f"{why} It is from {policy.source}")
 
     def accepted(self, policy: Policy, by: str) -> None:
         """A person puts a policy in force that waited for them."""

@@ -282,7 +282,7 @@ class Guard:
         self._pending = Pending(policy, self._clock.now().wall, found)
         self._policy = replace(self._policy, fault=None)
         self._log.warning("GPU guard: %s", pending_sentence(self._pending))
-        self._chronicle.waits(self._pending)
+        self._chronicle.waits(policy, pending_sentence(self._pending))
         self._publish()
         return False
 

@@ -145,7 +145,7 @@ def test_only_the_order_of_files_and_of_rules_matters(
         (folder / f"{number}.yaml").write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
     spread = load([folder / f"{number}.yaml" for number in (1, 2, 3)])
     assert (spread.rules, spread.mode, spread.belts) == (expected.rules, expected.mode, expected.belts)
-    if 0 < cut < len(written):
+    if 0 < cut < len(written) and "budgets" not in tree:  # the rule of a budget would hide others, were it before them
         turned = load([folder / f"{number}.yaml" for number in (1, 3, 2)])
         names = [rule["name"] for rule in [*written[cut:], *written[:cut]]]
         assert [rule.name for rule in turned.rules[:-1]] == names
