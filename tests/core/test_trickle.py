@@ -14,7 +14,7 @@ from jupyter_gpu_guard.core.judge import Bench, judge
 from jupyter_gpu_guard.core.ledger import Ledger, review, settle
 from jupyter_gpu_guard.core.model import OwnerState
 from jupyter_gpu_guard.core.policy import Action, Rule, Trickle
-from jupyter_gpu_guard.core.trickle import LONGEST, RHYTHM, STRIDE, Stretch, pulses_of
+from jupyter_gpu_guard.core.trickle import LONGEST, RHYTHM, STRIDE, Stretch, mean_of, pulses_of
 from jupyter_gpu_guard.core.verdict import Code, Result
 from jupyter_gpu_guard.core.window import Window, Windows, push
 
@@ -77,6 +77,15 @@ def pulses(*begins: float, peak: float = 5.0, above: float = 5.0) -> int | None:
     """How many pulses of `peak` percent that begin then are found."""
     stretches = tuple(Stretch(begin, begin + STRIDE, 0.0, peak) for begin in begins)
     return pulses_of(stretches, begins[-1] + STRIDE, 1e9, above)
+
+
+def test_of_a_stretch_that_reaches_back_further_only_its_part_counts() -> None:
+    """As if its work were spread evenly over it."""
+    stretches = (Stretch(0.0, 100.0, 5000.0, 90.0), Stretch(100.0, 200.0, 0.0, 0.0))
+    assert mean_of(stretches, 200.0, 150.0) == pytest.approx(2500 / 150)
+    assert mean_of(stretches, 200.0, 200.0) == pytest.approx(5000 / 200)
+    assert mean_of(stretches, 200.0, 201.0) is None
+    assert mean_of(stretches, 200.0, 100.0) == 0.0
 
 
 def test_a_pulse_has_as_much_compute_as_counts() -> None:
