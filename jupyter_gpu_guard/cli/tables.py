@@ -59,7 +59,8 @@ def report_view(url: str, report: Row) -> RenderableType:
         ("Devices", _devices(report)),
         ("Notebooks", _notebooks(report)),
         ("TensorBoards", _boards(report)),
-        ("Terminals", _terminals(report)),
+        ("Terminals", _by_processes("terminal", report)),
+        ("Left behind", _by_processes("leftovers", report)),
     )
     for title, table in sections:
         if table.row_count:
@@ -187,9 +188,9 @@ def _looked_at(board: Row) -> str:
     return "–" if watchers is None else "not now"
 
 
-def _terminals(report: Row) -> Table:
+def _by_processes(kind: str, report: Row) -> Table:
     table = table_of("Name", "Owner", "Processes", "Memory", "Compute", "What comes", right=("Memory", "Compute"))
-    for holder in _of_kind("terminal", report):
+    for holder in _of_kind(kind, report):
         size = holder.get("tree_size")
         table.add_row(
             plain(name_of(holder)),
