@@ -208,3 +208,10 @@ def test_a_first_rung_that_is_late_is_announced_for_then() -> None:
     none = verdict_on(running, "1h", by=rule(ladder=rungs("release")))
     assert (none.stage, none.next_action, none.deadline) == (None, None, None)
     assert codes(none) == [Code.IDLE_NOT_LONG, Code.STATE_WARNS_ONLY]
+
+
+def test_an_idle_owner_that_is_only_warned_is_not_blamed_on_its_state() -> None:
+    """It is the estimate that spares it."""
+    verdict = verdict_on(estimated(holder()))
+    assert (verdict.action, verdict.next_action) == (Action.WARN, None)
+    assert codes(verdict) == [Code.IDLE_TOO_LONG, Code.ESTIMATED]
