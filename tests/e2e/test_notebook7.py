@@ -33,3 +33,8 @@ def test_panel_and_warning_in_notebook_7(tmp_path: Path, driver: StandIn) -> Non
             assert [notice["reached"] for notice in lab.report()["notices"]] == [["page"]]
             toast.get_by_role("button", name="Keep 1 h").click()
             expect(row.get_by_role("button", name="Stop keeping single.ipynb")).to_be_visible()
+            # The toolbar says it too, and the history opens beside the notebook: there is no other room on the page.
+            expect(page.get_by_role("button", name="GPU memory held by single.ipynb: 6.0 GiB")).to_be_visible()
+            page.evaluate("window.jupyterapp.commands.execute('gpu-guard:open-history').then(() => null)")
+            history = page.get_by_role("region", name="GPU history")
+            expect(history.get_by_role("img", name="single.ipynb, memory: now 6.0 GiB")).to_be_visible()

@@ -21,7 +21,7 @@ export function addHistory(
       tab = historyTab(new GuardHistory(model, show, language), language);
       app.shell.add(tab, 'main');
       if (!tab.isAttached) {
-        app.shell.add(tab, 'down'); // a page of Notebook 7 has room for one document only
+        app.shell.add(tab, 'right'); // a page of Notebook 7 has room for one document only
       }
       void tracker.add(tab);
     }
