@@ -47,13 +47,15 @@ export function endText(outcome: WireOutcome, now: number, language: ILanguage):
 
 /** What was seen when it was done, in a sentence; the server's own words where it has no others. */
 export function detailText(outcome: WireOutcome, now: number, language: ILanguage): string {
-  const parts = outcome.said ?? [];
+  const said = outcome.said ?? [];
+  // That there was nothing is what the result says already.
+  const parts = said.filter(part => part.code !== 'nothing-to-give' || outcome.freed_bytes !== 0);
   const text =
-    parts.length === 0
+    said.length === 0
       ? outcome.detail
       : parts
           .map(part => reasonText(part, now, language))
-          .reduce((said, part) => language.trans.__('%1; %2', said, part));
+          .reduce((told, part) => (told === '' ? part : language.trans.__('%1; %2', told, part)), '');
   if (text === '') {
     return '';
   }

@@ -43,6 +43,14 @@ describe('what the server says', () => {
     expect(detailText(outcome({ detail: '' }), NOW, english)).toBe('');
   });
 
+  it('does not say twice that there was nothing to give back', () => {
+    const release = (freed: number | null, ...said: WireReason[]): string =>
+      detailText(outcome({ action: 'release', freed_bytes: freed, said }), NOW, english);
+    expect(release(0, part('nothing-to-give'), part('no-framework'))).toBe('It uses no framework that can be asked.');
+    expect(release(0, part('nothing-to-give'))).toBe('');
+    expect(release(null, part('nothing-to-give'))).toBe('Nothing to give back.');
+  });
+
   it('is shown for a source that is silent', () => {
     const gap = { source: 'devices', why: 'Silence.', since: after(-60) };
     const texts = (said: WireReason | null): string[] =>
