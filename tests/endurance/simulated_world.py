@@ -130,7 +130,7 @@ class World:
     def born(self, of: tuple[str, int] | None, parent: int = 1, *, pid: int | None = None, apart: bool = True) -> Body:
         """A new process, with the next free pid, or with that very one. `apart`: in a session of its own."""
         if pid is None:
-            pid = self.chance.choice([each for each in range(FIRST, FIRST + PIDS) if each not in self.bodies])
+            pid = self.chance.choice([each for each in range(FIRST, FIRST + PIDS) if self._is_free(each)])
         self._ticks = max(self._ticks + 1, int(self.loop.time() * 100))
         group = pid if apart or parent not in self.bodies else self.bodies[parent].process.session
         started = NOON + timedelta(seconds=self.loop.time())
@@ -138,9 +138,13 @@ class World:
         self.bodies[pid] = body
         return body
 
+    def _is_free(self, pid: int) -> bool:
+        """Whether a process may get this pid: no system gives away the number of a session or group that lives."""
+        return all(pid not in {b.key.pid, b.process.session, b.process.group} for b in self.bodies.values())
+
     def is_full(self) -> bool:
         """Whether there is hardly a pid left."""
-        return len(self.bodies) > PIDS - 4
+        return sum(map(self._is_free, range(FIRST, FIRST + PIDS))) < 4
 
     def ends(self, body: Body) -> None:
         """It is gone, and its children are adopted."""
@@ -155,7 +159,8 @@ class World:
         """It ends, and a stranger has its pid in the same moment."""
         if self.bodies.get(body.key.pid) is body:
             self.ends(body)
-            self.born(None, pid=body.key.pid).memory = self.chance.choice([0.0, 2 * GIB])
+            if self._is_free(body.key.pid):
+                self.born(None, pid=body.key.pid).memory = self.chance.choice([0.0, 2 * GIB])
 
     def new_kernel(self) -> Kernel:
         """One that holds a GPU."""
