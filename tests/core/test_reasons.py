@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -40,77 +41,77 @@ UNWATCHED = replace(rule(), idle=replace(rule(lasting="10m").idle, unwatched_for
 
 
 @pytest.mark.parametrize(
-    ("verdict", "reasons"),
+    ("judged", "reasons"),
     [
-        (verdict_on(holder(), by=rule(keep=True)), [(Code.RULE_KEEPS, {"rule": "default"})]),
-        (verdict_on(holder(), by=rule(lasting=None)), [(Code.NEVER, {"rule": "default"})]),
+        (lambda: verdict_on(holder(), by=rule(keep=True)), [(Code.RULE_KEEPS, {"rule": "default"})]),
+        (lambda: verdict_on(holder(), by=rule(lasting=None)), [(Code.NEVER, {"rule": "default"})]),
         (
-            verdict_on(holder(), leased=lease(NOW + 60)),
+            lambda: verdict_on(holder(), leased=lease(NOW + 60)),
             [(Code.LEASED, {"until": lease(NOW + 60).until.isoformat(), "reason": "long run", "by": "ada"})],
         ),
-        (verdict_on(holder(), by=EXEMPT), [(Code.EXEMPT, {"until": UNTIL.isoformat(), "reason": "rebuttal"})]),
-        (verdict_on(holder(of=owner("a", None))), [(Code.NOT_LOCAL, {"state": "idle"})]),
+        (lambda: verdict_on(holder(), by=EXEMPT), [(Code.EXEMPT, {"until": UNTIL.isoformat(), "reason": "rebuttal"})]),
+        (lambda: verdict_on(holder(of=owner("a", None))), [(Code.NOT_LOCAL, {"state": "idle"})]),
         (
-            verdict_on(holder(of=replace(owner(state=OwnerState.BREAKPOINT), clients=1))),
+            lambda: verdict_on(holder(of=replace(owner(state=OwnerState.BREAKPOINT), clients=1))),
             [(Code.ATTENDED, {"state": "at-breakpoint"})],
         ),
         (
-            verdict_on(holder(Unknown(Why.NO_PERMISSION, "refused"))),
+            lambda: verdict_on(holder(Unknown(Why.NO_PERMISSION, "refused"))),
             [(Code.UNKNOWN_READING, {"what": "memory", "why": "no-permission", "detail": "refused"})],
         ),
         (
-            verdict_on(holder(compute=Unknown(Why.SHARED))),
+            lambda: verdict_on(holder(compute=Unknown(Why.SHARED))),
             [(Code.UNKNOWN_READING, {"what": "compute", "why": "shared", "detail": ""})],
         ),
         (
-            verdict_on(holder(), windows={}),
+            lambda: verdict_on(holder(), windows={}),
             [(Code.UNKNOWN_READING, {"what": "compute", "why": "first-reading", "detail": ""})],
         ),
         (
-            verdict_on(board(None), by=UNWATCHED),
+            lambda: verdict_on(board(None), by=UNWATCHED),
             [(Code.UNKNOWN_READING, {"what": "visitors", "why": "not-read", "detail": ""})],
         ),
         (
-            verdict_on(holder("1MiB")),
+            lambda: verdict_on(holder("1MiB")),
             [(Code.HOLDS_LITTLE, {"memory_bytes": 2.0**20, "memory_above_bytes": 512 * 2.0**20})],
         ),
         (
-            verdict_on(holder(compute=60.0)),
+            lambda: verdict_on(holder(compute=60.0)),
             [(Code.COMPUTING, {"compute_percent": 60.0, "compute_below_percent": 5.0})],
         ),
-        (verdict_on(holder(), "1h"), [(Code.IDLE_NOT_LONG, {**BUSY, "idle_seconds": HOUR})]),
-        (verdict_on(holder(), "3h"), [(Code.IDLE_TOO_LONG, BUSY)]),
+        (lambda: verdict_on(holder(), "1h"), [(Code.IDLE_NOT_LONG, {**BUSY, "idle_seconds": HOUR})]),
+        (lambda: verdict_on(holder(), "3h"), [(Code.IDLE_TOO_LONG, BUSY)]),
         (
-            verdict_on(holder(of=owner(state=OwnerState.EXECUTING)), "3h"),
+            lambda: verdict_on(holder(of=owner(state=OwnerState.EXECUTING)), "3h"),
             [(Code.IDLE_TOO_LONG, BUSY), (Code.STATE_WARNS_ONLY, {"state": "executing"})],
         ),
         (
-            verdict_on(holder(), by=rule(ladder=rungs("warn")), case=WARNED),
+            lambda: verdict_on(holder(), by=rule(ladder=rungs("warn")), case=WARNED),
             [(Code.IDLE_TOO_LONG, BUSY), (Code.LADDER_DONE, {})],
         ),
         (
-            verdict_on(holder(), case=replace(WARNED, warned_at=NOW - 60)),
+            lambda: verdict_on(holder(), case=replace(WARNED, warned_at=NOW - 60)),
             [(Code.IDLE_TOO_LONG, BUSY), (Code.NOTICE_RUNNING, {"wait_seconds": 840.0})],
         ),
         (
-            verdict_on(holder(), case=replace(WARNED, retry_at=NOW + 30)),
+            lambda: verdict_on(holder(), case=replace(WARNED, retry_at=NOW + 30)),
             [(Code.IDLE_TOO_LONG, BUSY), (Code.RETRY_LATER, {"wait_seconds": 30.0})],
         ),
-        (verdict_on(holder(), case=replace(WARNED, acting=True)), [(Code.ACTING, {})]),
+        (lambda: verdict_on(holder(), case=replace(WARNED, acting=True)), [(Code.ACTING, {})]),
         (
-            verdict_on(board(), "20m", by=UNWATCHED),
+            lambda: verdict_on(board(), "20m", by=UNWATCHED),
             [(Code.WATCHED, {"unwatched_seconds": 1200.0, "unwatched_for_seconds": 1800.0})],
         ),
         (
-            verdict_on(board(), "3h", by=UNWATCHED),
+            lambda: verdict_on(board(), "3h", by=UNWATCHED),
             [(Code.UNWATCHED, {"unwatched_seconds": 3 * HOUR, "unwatched_for_seconds": 1800.0})],
         ),
         (
-            verdict_on(holder(), by=replace(policy(), mode=Mode.OBSERVE)),
+            lambda: verdict_on(holder(), by=replace(policy(), mode=Mode.OBSERVE)),
             [(Code.IDLE_TOO_LONG, BUSY), (Code.OBSERVING, {})],
         ),
         (
-            verdict_on(holder(), "1h", by=policy(replace(rule("trial", lasting="40m"), observe=True), rule())),
+            lambda: verdict_on(holder(), "1h", by=policy(replace(rule("trial", lasting="40m"), observe=True), rule())),
             [
                 (Code.IDLE_NOT_LONG, {**BUSY, "idle_seconds": HOUR}),
                 (Code.RULE_OBSERVES, {"rule": "trial", "would": "shutdown", "idle_seconds": HOUR}),
@@ -119,9 +120,11 @@ UNWATCHED = replace(rule(), idle=replace(rule(lasting="10m").idle, unwatched_for
     ],
     ids=lambda value: value[0][0].value if isinstance(value, list) else "",
 )
-def test_a_reason_says_the_whole_of_its_facts(verdict: Verdict, reasons: list[tuple[Code, dict[str, object]]]) -> None:
+def test_a_reason_says_the_whole_of_its_facts(
+    judged: Callable[[], Verdict], reasons: list[tuple[Code, dict[str, object]]]
+) -> None:
     """Their names and their values, and nothing else; in this order."""
-    assert [(reason.code, dict(reason.facts)) for reason in verdict.reasons] == reasons
+    assert [(reason.code, dict(reason.facts)) for reason in judged().reasons] == reasons
 
 
 def test_a_loss_that_the_belt_holds_back_says_what_the_belts_are() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_gpu_guard.core.judge import Bench, judge
-from jupyter_gpu_guard.core.ledger import Ledger, review, settle
+from jupyter_gpu_guard.core.ledger import Case, Ledger, review, settle
 from jupyter_gpu_guard.core.model import OwnerState
 from jupyter_gpu_guard.core.policy import Action, Rule, Trickle
 from jupyter_gpu_guard.core.trickle import LONGEST, RHYTHM, STRIDE, Stretch, mean_of, pulses_of
@@ -155,6 +155,17 @@ def test_a_late_first_stage_is_no_obstacle() -> None:
     """Nothing tells since when it has been a trickle, so the ladder begins with its first stage."""
     verdict = said(pulsed(8), replace(WITH, ladder=rungs(("warn", "30m"), ("shutdown", "1h"))))
     assert verdict.action is Action.WARN
+
+
+def test_the_ladder_of_a_trickle_begins_with_its_case() -> None:
+    """Opened ten minutes ago, and the second warning half an hour after the first."""
+    now = pulsed(8).at
+    ladder = rungs("warn", ("warn", "30m"), ("shutdown", "1h"))
+    opened = Case(WHO, holder().owner.root, "default", now - 600, stages_done=1, warned_at=now - 600)
+    verdict = verdict_on(
+        holder(compute=40.0), by=replace(WITH, ladder=ladder), now=now, windows={WHO: pulsed(8)}, case=opened
+    )
+    assert (verdict.action, verdict.next_action, verdict.deadline) == (Action.KEEP, Action.WARN, now + 1200)
 
 
 def test_a_trickle_counts_without_a_limit_for_idleness() -> None:
