@@ -97,6 +97,7 @@ class Guard:
         self._really_ended_at: tuple[float, ...] = ()  # for the belts, while a rehearsal has the Ledger
         self._outcomes: deque[Outcome] = deque(maxlen=OUTCOMES_KEPT)
         self._acts: dict[OwnerKey, asyncio.Task[Outcome]] = {}
+        self._doing: dict[OwnerKey, Action] = {}
         self._too_late: set[OwnerKey] = set()
         self.published = Published(policy=policy, interval=interval, site=site, price=price)
 
@@ -257,13 +258,17 @@ class Guard:
     def act(self, action: Action, key: OwnerKey, by: str) -> asyncio.Task[Outcome]:
         """Release, park, resume or shut down `key` because a person asked for it, in any mode.
 
-        An act that is under way already is given instead, whatever it is. Raises NoSuchOwnerError.
+        An act that is under way already is given instead, whatever it is: `doing` tells. Raises NoSuchOwnerError.
         """
         holder = self.published.holder(key)
         if key in self._acts:
             return self._acts[key]
         asked = Reason(Code.ASKED, {"by": by})
         return self._start(Verdict(key, holder.owner.root, action, "asked", (asked,)), holder, by=by)
+
+    def doing(self, key: OwnerKey) -> Action | None:
+        """The act on `key` that is under way; None: there is none."""
+        return self._doing.get(key)
 
     def propose(self, policy: Policy) -> bool:
         """Adopt `policy`, unless it would newly end many at once: then it waits for a person. Whether it was adopted.
@@ -385,8 +390,13 @@ class Guard:
         """Begin an act that takes its time; ticks go on meanwhile and leave this owner alone."""
         self._ledger = begin(self._ledger, verdict, self._clock.now())
         task = asyncio.get_running_loop().create_task(self._act(verdict, holder, by, rehearsing=self._rehearses(by)))
-        self._acts[verdict.owner] = task
-        task.add_done_callback(lambda _: self._acts.pop(verdict.owner, None))
+        self._acts[verdict.owner], self._doing[verdict.owner] = task, verdict.action
+
+        def over(_: asyncio.Task[Outcome]) -> None:
+            self._acts.pop(verdict.owner, None)
+            self._doing.pop(verdict.owner, None)
+
+        task.add_done_callback(over)
         return task
 
     def _rehearses(self, by: str | None) -> bool:

@@ -290,14 +290,28 @@ class ActHandler(GuardHandler):
     @web.authenticated
     @authorized(action="execute")
     async def post(self, owner: str) -> None:
-        """Do it now. 200 with the outcome, or 202 while it takes longer."""
+        """Do it now, after what is under way already. 200 with the outcome, or 202 while it takes longer.
+
+        409 while something else takes longer.
+        """
         from .report import outcome_to_wire  # noqa: PLC0415
 
-        act = self.guard.act(self.act, self.owner(owner), self.who)
-        done, _ = await asyncio.wait({act}, timeout=ANSWER_WITHIN)
-        if done:
-            self.answer(outcome_to_wire(act.result()))
-            return
+        key, loop = self.owner(owner), asyncio.get_running_loop()
+        until = loop.time() + ANSWER_WITHIN
+        while True:
+            try:
+                act = self.guard.act(self.act, key, self.who)
+            except NoSuchOwnerError as error:  # by now
+                raise web.HTTPError(404, str(error.args[0])) from None
+            doing = self.guard.doing(key) or self.act
+            done, _ = await asyncio.wait({act}, timeout=until - loop.time())
+            if not done:
+                break
+            if doing is self.act:
+                self.answer(outcome_to_wire(act.result()))
+                return
+        if doing is not self.act:
+            raise web.HTTPError(409, f"something else is done to it ({doing.value}); ask again when that is over")
         self.set_status(202)
         self.finish(json.dumps({"message": "under way; the outcome will be in the report"}))
 
