@@ -33,13 +33,15 @@ class Farewell:
             told = await self._inside.ask(
                 holder.owner, self._question, self._within, lambda: self._why_not(verdict, holder)
             )
+            return None if told is None else say_farewell(told)
         except LateError as late:
             return f"what was registered for its end was not over within {self._within:g} s" if late.begun else None
         except BrokenError as fault:
             return f"what was registered for its end could not be called: {fault}"
         except AskError:
             return None
-        return None if told is None else say_farewell(told)
+        except Exception as fault:  # noqa: BLE001 - a kernel manager may be anyone's, and a kernel answer anything
+            return f"what was registered for its end could not be asked for ({type(fault).__name__})"
 
     def _why_not(self, verdict: Verdict, holder: Holder) -> str | None:
         """Why it is not asked: then it is not going to be shut down either."""

@@ -11,9 +11,10 @@ from kernel_room import isolate, until
 from server_room import server_room
 from shutdown_scene import shutdown_scene, verdict_on
 
-from jupyter_gpu_guard.core.model import OwnerKey, OwnerKind, OwnerState
+from jupyter_gpu_guard.core.model import Holder, Owner, OwnerKey, OwnerKind, OwnerState, ProcessKey
 from jupyter_gpu_guard.core.policy import Action
 from jupyter_gpu_guard.core.verdict import Result
+from jupyter_gpu_guard.effects.farewell import Farewell
 from jupyter_gpu_guard.effects.shutdown import Shutdown
 
 
@@ -184,3 +185,26 @@ def test_what_was_saved_is_in_the_outcome(root):
     assert outcome.result is Result.DONE
     assert outcome.detail.startswith("freed 6.0 GiB")
     assert outcome.detail.endswith("; before that, save was called")
+
+
+class FakeInside:
+    """Answers what a test says, or raises it."""
+
+    def __init__(self, answer):
+        self._answer = answer
+
+    async def ask(self, owner, question, within, unless):
+        """Answer."""
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+@pytest.mark.parametrize("answer", [OSError("a socket"), {"done": 5}, "nonsense"])
+def test_whatever_goes_wrong_stops_no_shutdown(answer):
+    """A kernel may answer anything at all, and a kernel manager raise it: it is told by its kind."""
+    owner = Owner(OwnerKey(OwnerKind.KERNEL, "k"), "a.ipynb", ProcessKey(100, 7), OwnerState.IDLE)
+    holder = Holder(owner)
+    farewell = Farewell(FakeInside(answer), {owner.key: owner}.get, 60.0)
+    said = asyncio.run(farewell(verdict_on(holder), holder))
+    assert said.startswith("what was registered for its end could not be asked for (")
