@@ -140,7 +140,10 @@ def ask(server: Server, path: str, **query: str) -> Any:
 
 
 def tell(server: Server, path: str, said: Mapping[str, Any]) -> Any:
-    """The JSON that POST `path` of the guard's API answers to `said`. Raises NotFoundError or NoAnswerError."""
+    """The JSON that POST `path` of the guard's API answers to `said`. Raises NotFoundError or NoAnswerError.
+
+    Of an act it is the outcome, or only a `message` while that is under way.
+    """
     return _exchange(server, "POST", path, json.dumps(said).encode())
 
 
@@ -218,7 +221,7 @@ def _understood(server: Server, status: int, body: bytes) -> Any:
         answer = json.loads(body)
     except (ValueError, RecursionError):
         answer = None
-    if status == http.HTTPStatus.OK and answer is not None:
+    if status in {http.HTTPStatus.OK, http.HTTPStatus.ACCEPTED} and answer is not None:
         return answer
     said = answer.get("message") if isinstance(answer, dict) else None
     if status == http.HTTPStatus.OK:

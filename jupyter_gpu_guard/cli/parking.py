@@ -121,6 +121,8 @@ def _resume(entry: Entry, registry: Registry) -> tuple[str, bool]:
             outcome = tell(server, f"owners/{entry.owner}/resume", {})
         except (NoAnswerError, NotFoundError) as error:
             return str(error), False
+        if "result" not in outcome:  # tens of GiB take their time
+            return str(outcome["message"]), True
         return str(outcome["detail"]), outcome["result"] == "done"
     missing = _missing(entry)
     if missing is not None:

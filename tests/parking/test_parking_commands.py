@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
+import threading
 from datetime import datetime, timezone
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -119,3 +122,44 @@ def test_who_is_not_parked_is_not_found(registry):
     """A slip of the pen is told."""
     assert run("parked") == (0, "Nothing is parked.\n")
     assert run("resume", "kernel:abd") == (1, "kernel:abd is not parked.\n")
+
+
+class FakeGuardServer(BaseHTTPRequestHandler):
+    """A server that has the kernel, and needs longer to resume it than anybody waits."""
+
+    def do_GET(self):
+        """Its report."""
+        self._answer(200, {"holders": [{"owner": "kernel:abc"}]})
+
+    def do_POST(self):
+        """It has begun."""
+        self._answer(202, {"message": "under way; the outcome will be in the report"})
+
+    def _answer(self, status, body):
+        content = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+def test_what_takes_its_time_on_a_server_is_no_failure(entry, registry, tmp_path):
+    """It is said that it is under way; the server does it, and nobody else."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), FakeGuardServer)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        port = server.server_port
+        known = {"pid": os.getpid(), "port": port, "hostname": "localhost", "url": f"http://localhost:{port}/"}
+        (tmp_path / "runtime").mkdir(exist_ok=True)
+        (tmp_path / "runtime" / "jpserver-1.json").write_text(json.dumps(known))
+        assert run("resume") == (0, "train.ipynb: under way; the outcome will be in the report\n")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    registry.refresh()
+    assert registry.entries == (entry,)
