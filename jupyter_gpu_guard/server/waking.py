@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_gpu_guard.core.model import OwnerKey, OwnerKind
 from jupyter_gpu_guard.core.policy import Action
+from jupyter_gpu_guard.parking.registry import Phase
 from jupyter_gpu_guard.parking.room import held_by, lack
 from jupyter_gpu_guard.published import NoSuchOwnerError
 
@@ -58,12 +59,23 @@ class Waker:
             asyncio.get_running_loop().call_soon(self._next)
 
     async def seen(self, owners: tuple[Owner, ...]) -> None:
-        """At each look: whoever runs a cell is to be resumed, also one that nobody was heard to send."""
-        if not self._registry.entries:
+        """At each look: whoever runs a cell is to be resumed, also one that nobody was heard to send.
+
+        For whoever was brought back by somebody else meanwhile, the clocks begin anew.
+        """
+        before = self._registry.entries
+        if not before:
             return
         await asyncio.to_thread(self._registry.refresh)
         present = {owner.key: owner for owner in owners}
         now = self._clock.now()
+        for entry in before:
+            owner = present.get(entry.owner)
+            is_back = (
+                owner is not None and owner.root == entry.root and self._registry.of(entry.owner, entry.root) is None
+            )
+            if is_back and entry.phase is not Phase.BEGUN:  # by the command line, say
+                self._line.resumed(entry.owner, now.monotonic)
         for key in self._line.order(float("inf")):
             owner = present.get(key)
             if owner is None or self._registry.of(key, owner.root) is None:

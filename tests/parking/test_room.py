@@ -271,6 +271,20 @@ def test_to_come_back_is_a_use(room):
     assert marked.look_again(B) is None
 
 
+def test_to_be_brought_back_by_somebody_else_is_a_use_too(tmp_path):
+    """The command line has done it, and taken it off the list. What has not been parked at all has no use of that."""
+    room = Room(tmp_path, entry(A, 1), entry(B, 2, phase=Phase.BEGUN))
+    owners = [Owner(each.owner, each.name, each.root, OwnerState.IDLE) for each in room.registry.entries]
+    elsewhere = Registry(room.registry.path, lambda key: True)
+    for each in room.registry.entries:
+        elsewhere.remove(each.process)
+    room.clock.advance(100)
+    marked = ParkedOwners(FakeOwners(*owners), room.registry, room.line, room.waker.seen)
+    a, b = asyncio.run(marked.read())
+    assert (a.parked, a.used_at) == (None, room.clock.now().monotonic)
+    assert (b.parked, b.used_at) == (None, None)
+
+
 def test_an_act_that_has_only_begun_is_not_shown_as_parked(tmp_path):
     """Neither is an earlier process of the same kernel."""
     room = Room(tmp_path, entry(A, 1, phase=Phase.BEGUN), entry(B, 2))
