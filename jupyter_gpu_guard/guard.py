@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -29,7 +28,7 @@ from .published import NotPendingError, Pending, Price, Published, pending_sente
 
 RING = 10.0  # seconds for which the driver keeps its samples
 VISITS = 50.0  # seconds; that somebody came to a TensorBoard can be seen for about 60
-OUTCOMES_KEPT = 100
+OUTCOMES_KEPT = 100  # of losses, and of all others
 CLOSED_WITHIN = 15.0  # seconds for acts under way when the server ends
 
 
@@ -95,7 +94,7 @@ class Guard:
         self._pending: Pending | None = None
         self._ledger = Ledger(rehearsal=policy.mode is Mode.OBSERVE)
         self._really_ended_at: tuple[float, ...] = ()  # for the belts, while a rehearsal has the Ledger
-        self._outcomes: deque[Outcome] = deque(maxlen=OUTCOMES_KEPT)
+        self._outcomes: tuple[Outcome, ...] = ()
         self._acts: dict[OwnerKey, asyncio.Task[Outcome]] = {}
         self._doing: dict[OwnerKey, Action] = {}
         self._too_late: set[OwnerKey] = set()
@@ -329,9 +328,7 @@ class Guard:
 
     def recall(self, outcomes: Iterable[Outcome]) -> None:
         """Show outcomes of before this server started, in the order of time, before those of its own."""
-        own = tuple(self._outcomes)
-        self._outcomes.clear()
-        self._outcomes.extend((*outcomes, *own))
+        self._outcomes = _latest((*outcomes, *self._outcomes))
         self._publish()
 
     @property
@@ -445,7 +442,7 @@ class Guard:
         elif not rehearsing and verdict.action.loses_work and outcome.result is Result.DONE:
             self._really_ended_at = (*self._really_ended_at, now.monotonic)  # the mode has changed meanwhile
         if verdict.action is not Action.WARN or outcome.result is Result.FAILED:
-            self._outcomes.append(outcome)
+            self._outcomes = _latest((*self._outcomes, outcome))
         self._publish()
 
     def _is_kept(self, holder: Holder) -> bool:
@@ -514,10 +511,19 @@ class Guard:
             policy=self._policy,
             pending=self._pending,
             ledger=self._ledger,
-            outcomes=tuple(self._outcomes),
+            outcomes=self._outcomes,
             leases=self.published.leases if leases is None else leases,
             verdicts=self.published.verdicts if verdicts is None else verdicts,
         )
+
+
+def _latest(outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
+    """The latest of `outcomes`; of losses, the latest of their own: many small acts push out none of them."""
+    numbered = tuple(enumerate(outcomes))
+    losses = [(n, each) for n, each in numbered if each.action.loses_work and each.result is not Result.REHEARSED]
+    others = [(n, each) for n, each in numbered if not each.action.loses_work or each.result is Result.REHEARSED]
+    kept = {**dict(losses[-OUTCOMES_KEPT:]), **dict(others[-OUTCOMES_KEPT:])}
+    return tuple(each for _, each in sorted(kept.items()))
 
 
 def _content(policy: Policy) -> Policy:

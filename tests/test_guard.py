@@ -211,6 +211,22 @@ def test_the_report_has_sentences_by_their_codes(tmp_path):
     asyncio.run(play())
 
 
+def test_many_small_acts_push_no_loss_out_of_the_report(tmp_path):
+    """Of what was done to kernels that live on only the latest is shown; what was ended stays, in the order of time."""
+    scene = Scene(tmp_path)
+    ended = Outcome(KEY, ROOT, Action.SHUTDOWN, "default", Result.DONE, NOON, "ended")
+    small = [
+        Outcome(KEY, ROOT, Action.RELEASE, "default", Result.DONE, NOON + timedelta(minutes=n), f"release {n}")
+        for n in range(250)
+    ]
+    would = replace(ended, result=Result.REHEARSED, at=NOON + timedelta(days=1))
+    scene.guard.recall([small[0], ended, *small[1:], *[would] * 10])
+    told = scene.guard.published.outcomes
+    assert told == (ended, *small[160:], *[would] * 10)
+    scene.guard.recall([])
+    assert scene.guard.published.outcomes == told
+
+
 def test_a_keep_that_comes_too_late_is_refused(tmp_path):
     """Once the kernel is being shut down nobody is told that it is kept; afterwards there is no such owner."""
 
