@@ -16,11 +16,12 @@ const UNDER_WAY = 202;
 /** Why there is no answer: no server part, not allowed, nobody there, or a refusal with a sentence. */
 export type FaultKind = 'missing' | 'forbidden' | 'unreachable' | 'refused';
 
-/** A request that brought no answer. The message is for people. */
+/** A request that brought no answer. The message is for people; `path` is what was asked for, where that is known. */
 export class Fault extends Error {
   constructor(
     readonly kind: FaultKind,
-    message: string
+    message: string,
+    readonly path: string | null = null
   ) {
     super(message);
   }
@@ -89,13 +90,18 @@ export class RestApi implements IApi {
     try {
       response = await ServerConnection.makeRequest(url, init, this.settings);
     } catch (error) {
-      throw new Fault('unreachable', error instanceof Error ? error.message : String(error));
+      throw new Fault('unreachable', error instanceof Error ? error.message : String(error), pathOf(url));
     }
     if (!response.ok) {
-      throw new Fault(kindOf(response.status), await sentence(response));
+      throw new Fault(kindOf(response.status), await sentence(response), pathOf(url));
     }
     return response;
   }
+}
+
+/** The path alone: a proxy's rules are about paths, and an address may carry what is nobody's business. */
+function pathOf(url: string): string {
+  return new URL(url, window.location.href).pathname;
 }
 
 function kindOf(status: number): FaultKind {

@@ -95,7 +95,7 @@ const plugin: JupyterFrontEndPlugin<IGpuGuard> = {
     });
     badges.begin(model, show, language);
     addRunning(runningManagers, model, { actions, show, refresh: () => void model.refresh() }, language);
-    followSettings(settings, plugin.id, choices => {
+    followSettings(settings, plugin.id, language.trans, choices => {
       model.pollSeconds = choices.pollSeconds;
       status.wanted = choices.statusBar;
       badges.wanted = choices.toolbarBadge;

@@ -3,7 +3,7 @@ import type { Message } from '@lumino/messaging';
 import React from 'react';
 import type { GuardActions } from './actions';
 import { Arrangements, type IArrangement } from './arrange';
-import { Absence, headline } from './components/Absence';
+import { Absence, AskedFor, headline } from './components/Absence';
 import { Body } from './components/Body';
 import { Card } from './components/Card';
 import type { IRowDoors } from './components/RowActions';
@@ -130,6 +130,7 @@ export class GuardPanel extends ReactWidget {
         {fault !== null && (
           <Card tone="warning" title={headline(fault, trans)}>
             <p>{trans.__('What is shown here is %1 old.', duration(age, trans))}</p>
+            <AskedFor fault={fault} trans={trans} />
           </Card>
         )}
         <div className="jp-GpuGuard-Report" data-stale={fault !== null}>

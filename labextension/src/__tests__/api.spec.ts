@@ -105,6 +105,7 @@ describe('RestApi', () => {
     const fault = await api.keep('kernel:k1', { seconds: 1e9 }).catch((error: unknown) => error);
     expect(fault).toBeInstanceOf(Fault);
     expect(fault).toMatchObject({ kind, message: 'At most 8 h can be kept at once.' });
+    expect(fault).toHaveProperty('path', '/user/anna/gpu-guard/api/v1/owners/kernel%3Ak1/keep');
   });
 
   it("survives a proxy's page instead of JSON", async () => {
@@ -117,6 +118,7 @@ describe('RestApi', () => {
   it('calls a dead network unreachable', async () => {
     const { api, network } = connect();
     network.down = true;
-    await expect(api.explain('kernel:k1')).rejects.toMatchObject({ kind: 'unreachable' });
+    const path = '/user/anna/gpu-guard/api/v1/explain/kernel%3Ak1';
+    await expect(api.explain('kernel:k1')).rejects.toMatchObject({ kind: 'unreachable', path });
   });
 });

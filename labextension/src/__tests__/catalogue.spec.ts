@@ -1,8 +1,10 @@
 import { readdirSync, readFileSync } from 'fs';
 import { join } from 'path';
+import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { type ITranslator, nullTranslator, type TranslationBundle } from '@jupyterlab/translation';
 import ts from 'typescript';
 import { bundle, english, speak, swift } from '../language';
+import { translated } from '../settings';
 
 const SOURCE = join(__dirname, '..');
 const CATALOGUE = join(SOURCE, '../../jupyter_gpu_guard/locale/zh_CN/LC_MESSAGES/jupyter_gpu_guard.json');
@@ -39,6 +41,20 @@ function messages(...calls: string[]): (string | null)[] {
   return found;
 }
 
+const SCHEMA = JSON.parse(readFileSync(join(SOURCE, '../schema/plugin.json'), 'utf8')) as ISettingRegistry.ISchema;
+const PROPERTIES = SCHEMA.properties ?? {};
+
+/** The words of the settings page, as the catalogue has them: with their context. */
+const settings = [
+  `schema\u0004${SCHEMA.title}`,
+  `schema\u0004${SCHEMA.description}`,
+  `settings\u0004${String(SCHEMA['jupyter.lab.setting-icon-label'])}`,
+  ...Object.values(PROPERTIES).flatMap(({ title, description }) => [
+    `settings\u0004${title}`,
+    `settings\u0004${description}`
+  ])
+];
+
 const placeholders = (text: string): string[] => [...new Set(text.match(/%\d/g) ?? [])].sort();
 
 describe('the Chinese catalogue', () => {
@@ -55,8 +71,13 @@ describe('the Chinese catalogue', () => {
     expect([...new Set(messages())].filter(message => message !== null && !known.has(message))).toEqual([]);
   });
 
+  it('has every word of the settings page', () => {
+    const known = new Set(entries.map(([key]) => key));
+    expect(settings.filter(message => !known.has(message))).toEqual([]);
+  });
+
   it('has no message that is no longer used', () => {
-    const used = new Set(messages());
+    const used = new Set([...messages(), ...settings]);
     expect(entries.map(([key]) => key).filter(key => !used.has(key))).toEqual([]);
   });
 
@@ -79,6 +100,34 @@ describe('the Chinese catalogue', () => {
       language: 'zh-CN',
       plural_forms: 'nplurals=1; plural=0;'
     });
+  });
+});
+
+describe('the settings page', () => {
+  const chinese = translated(SCHEMA, bundle(catalogue));
+
+  it('speaks Chinese, and only its words differ', () => {
+    expect(chinese.title).toBe('GPU 守护');
+    expect(chinese.properties?.statusBar).toEqual({
+      ...PROPERTIES.statusBar,
+      title: '在状态栏中显示',
+      description: '你的笔记本占用的 GPU 显存。'
+    });
+    expect(JSON.stringify([chinese.title, chinese.description, chinese.properties])).not.toMatch(
+      /"(title|description)":"[A-Za-z]/
+    );
+    expect({ ...chinese, title: 0, description: 0, properties: 0, 'jupyter.lab.setting-icon-label': 0 }).toEqual({
+      ...SCHEMA,
+      title: 0,
+      description: 0,
+      properties: 0,
+      'jupyter.lab.setting-icon-label': 0
+    });
+  });
+
+  it('stays as it is in English, and where the server has translated it already', () => {
+    expect(translated(SCHEMA, english.trans)).toEqual(SCHEMA);
+    expect(translated(chinese, swift(bundle(catalogue)))).toEqual(chinese);
   });
 });
 

@@ -410,7 +410,8 @@ describe('the panel', () => {
   });
 
   it('tells how to mend a missing server part', async () => {
-    const node = await show(new Fault('missing', 'Not Found'));
+    const node = await show(new Fault('missing', 'Not Found', '/user/anna/gpu-guard/api/v1/report'));
+    expect(node.textContent).toContain('Asked for: /user/anna/gpu-guard/api/v1/report');
     expect(node.textContent).toContain('jupyter server extension enable jupyter_gpu_guard');
     api.answer = report();
     await click('Try again');
@@ -423,8 +424,9 @@ describe('the panel', () => {
 
   it('greys what is old when the network is gone, and tells its age', async () => {
     const node = await show(report());
-    api.answer = new Fault('unreachable', '');
+    api.answer = new Fault('unreachable', '', '/gpu-guard/api/v1/report');
     await pass(60_000);
+    expect(node.textContent).toContain('Asked for: /gpu-guard/api/v1/report');
     expect(node.textContent).toContain('The server does not answer.');
     expect(node.textContent).toMatch(/What is shown here is \d+ s old\./);
     expect(node.querySelector('[data-stale="true"]')).not.toBeNull();

@@ -33,11 +33,20 @@ export function Absence({ fault, onRetry, trans }: IProps): React.JSX.Element {
         <p>{trans.__('Ask whoever runs this server for permission to read the resource “gpu_guard”.')}</p>
       )}
       {fault.kind === 'refused' && <p>{fault.message}</p>}
+      <AskedFor fault={fault} trans={trans} />
       <button type="button" className="jp-GpuGuard-Button" onClick={onRetry}>
         {trans.__('Try again')}
       </button>
     </Card>
   );
+}
+
+/** What was asked for in vain: whoever looks after the server or a proxy can look for it. */
+export function AskedFor({
+  fault,
+  trans
+}: Pick<IProps, 'trans'> & { readonly fault: Fault }): React.JSX.Element | null {
+  return fault.path === null ? null : <p className="jp-GpuGuard-Path">{trans.__('Asked for: %1', fault.path)}</p>;
 }
 
 /** What is wrong, in one sentence. */

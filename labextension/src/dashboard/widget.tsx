@@ -2,7 +2,7 @@ import { MainAreaWidget } from '@jupyterlab/apputils';
 import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
 import type { Message } from '@lumino/messaging';
 import React from 'react';
-import { Absence, headline } from '../components/Absence';
+import { Absence, AskedFor, headline } from '../components/Absence';
 import { Card } from '../components/Card';
 import { bytes, duration, moment, percent } from '../format';
 import { guardIcon } from '../icons';
@@ -75,6 +75,7 @@ export class GuardHistory extends ReactWidget {
         {fault !== null && (
           <Card tone="warning" title={headline(fault, trans)}>
             <p>{trans.__('What is shown here is %1 old.', duration(age, trans))}</p>
+            <AskedFor fault={fault} trans={trans} />
           </Card>
         )}
         <div className="jp-GpuGuard-Report" data-stale={fault !== null}>
