@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from jupyter_gpu_guard.core.model import OwnerState, is_known
 from jupyter_gpu_guard.core.verdict import Outcome, Result, Verdict
 from jupyter_gpu_guard.effects.held import Held, freed, what_is_held, with_descendants
+from jupyter_gpu_guard.effects.last_word import why_not_by_devices
 from jupyter_gpu_guard.effects.outcomes import asked_by, outcome_of, say_bytes
 from jupyter_gpu_guard.parking.answer import Answer, State
 from jupyter_gpu_guard.parking.asking import ask_helper
@@ -154,7 +155,7 @@ class Park:
         now = self._means.owners.look_again(verdict.owner)
         if now is None:
             return Result.ALREADY_GONE, "it had ended by itself"
-        why = _why_not_now(verdict, holder, now) or _why_not_by_devices(verdict, before)
+        why = _why_not_now(verdict, holder, now) or why_not_by_devices(verdict, before)
         if why is not None:
             return Result.WITHDRAWN, why
         return (Result.WITHDRAWN, "it was kept at the last moment") if spared() else None
@@ -214,11 +215,3 @@ def _why_not_now(verdict: Verdict, holder: Holder, now: Owner) -> str | None:
     if now.used_at is not None and (holder.owner.used_at is None or now.used_at > holder.owner.used_at):
         return "it has been used since"
     return None
-
-
-def _why_not_by_devices(verdict: Verdict, before: Held | None) -> str | None:
-    if asked_by(verdict) is not None or verdict.compute_below is None:
-        return None
-    if before is None or not is_known(before.compute):
-        return "the devices could not be read just before"
-    return "it computes again" if before.compute >= verdict.compute_below else None

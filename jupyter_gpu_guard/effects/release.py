@@ -10,6 +10,7 @@ from jupyter_gpu_guard.core.model import OwnerState, is_known
 from jupyter_gpu_guard.core.verdict import Outcome, Result, Verdict
 from jupyter_gpu_guard.effects.held import Held, freed, what_is_held
 from jupyter_gpu_guard.effects.inside import AskError, Inside, Question, UnsuitedError, WithdrawnError
+from jupyter_gpu_guard.effects.last_word import why_not_by_devices
 from jupyter_gpu_guard.effects.outcomes import asked_by, outcome_of, say_bytes
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Release:
         if (why := self._why_unsuited(holder)) is not None:
             return ended(Result.UNSUITED, why)
         before = await self._held(holder)
-        if (why := _why_not_by_devices(verdict, before)) is not None:
+        if (why := why_not_by_devices(verdict, before)) is not None:
             return ended(Result.WITHDRAWN, why)
         try:
             told = await self._inside.ask(
@@ -175,12 +176,3 @@ def _by_their_count(told: Sequence[dict[str, Any]]) -> float:
 
 def _something_is_left(after: Held | None) -> bool:
     return after is None or not is_known(after.memory) or after.memory >= WORTH_SAYING
-
-
-def _why_not_by_devices(verdict: Verdict, before: Held | None) -> str | None:
-    """Why an automatic act is withdrawn for what the devices show, or None."""
-    if asked_by(verdict) is not None or verdict.compute_below is None:
-        return None
-    if before is None or not is_known(before.compute):
-        return "the devices could not be read just before"
-    return "it computes again" if before.compute >= verdict.compute_below else None
