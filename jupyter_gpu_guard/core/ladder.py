@@ -91,9 +91,13 @@ class Climb:
         return self.case is not None and self.case.undelivered
 
     def _names_too_little(self, index: int) -> bool:
-        """Whether nobody was told of the loss that this rung is, or that follows once it has parked the owner."""
+        """Whether nobody was told of the loss that this rung is, or that follows once it has parked the owner.
+
+        Where no loss follows a hint is enough to park.
+        """
         do = self.ladder[index].do
-        return not self._is_told and (do.loses_work or (do is Action.PARK and self._loss is not None))
+        hint_is_enough = do is Action.PARK and self._loss is None and self.case is not None and self.case.hinted
+        return (do.loses_work or do is Action.PARK) and not (self._is_told or hint_is_enough)
 
     def _due(self, verdict: Verdict, index: int) -> Verdict:
         """`verdict` with the rung that is due. A warning after one that reached nobody names the full notice anew."""

@@ -39,7 +39,7 @@ class Case:
     `stages_done` rungs of the rule's ladder are behind it. `warned_at`: since when a delivered warning names a loss; it
     is None after a hint that nothing follows by itself, and once nothing does any more. `deadline` was promised in such
     a warning, or shown after it: nothing is lost before it, and it only ever moves away. `undelivered`: the warning has
-    reached nobody so far.
+    reached nobody so far. `hinted`: some warning has been given, if only a hint.
     """
 
     owner: OwnerKey
@@ -54,6 +54,7 @@ class Case:
     failures: int = 0
     retry_at: float | None = None
     undelivered: bool = False
+    hinted: bool = False
 
 
 @dataclass(frozen=True)
@@ -190,6 +191,7 @@ def _warned(case: Case, verdict: Verdict, now: Instant, notice: Notice | None, *
         deadline=promised,
         notice=notice,
         undelivered=undelivered and warned_at is not None,
+        hinted=True,
     )
 
 

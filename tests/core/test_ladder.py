@@ -345,8 +345,29 @@ def test_the_warning_before_parking_is_one_whose_turn_has_come() -> None:
 
 def test_where_nothing_is_lost_at_the_end_a_hint_is_warning_enough_to_park() -> None:
     """There is no loss that could be named."""
-    said = verdict_on(holder(), "4h", by=rule(ladder=rungs("warn", ("park", "5m"))), case=case(1, warned=None))
+    ruled = rule(ladder=rungs("warn", ("park", "5m")))
+    said = verdict_on(holder(), "4h", by=ruled, case=case(1, warned=None, hinted=True))
     assert (said.action, said.stage, said.next_action, said.deadline) == (Action.PARK, 1, None, None)
+    said = verdict_on(holder(), "4h", by=ruled, case=case(1))
+    assert (said.action, said.stage) == (Action.PARK, 1)
+
+
+def test_nothing_is_parked_without_a_word_where_nothing_is_lost_either() -> None:
+    """A rule took over from one that had only released: it gives its own warning first, and parks then."""
+    ruled = rule(ladder=rungs("warn", ("park", "5m")))
+    said = verdict_on(holder(), "4h", by=ruled, case=case(1, warned=None))
+    assert (said.action, said.stage, said.next_action, said.deadline) == (Action.WARN, 0, None, None)
+    hints = replace(GENTLE, ladder=rungs("warn", ("park", "10s")))
+    only_releases = replace(GENTLE, ladder=rungs("release"))
+    in_force = policy(only_releases), policy(hints)
+    ticks = drive(still(20), lambda now: in_force[now >= START + 45])
+    assert [act.verdict.action for one in ticks for act in one.acts] == [Action.RELEASE, Action.WARN, Action.PARK]
+    carried, rehearsed = Carried(), []
+    for picture in still(20):
+        scene = rehearse(picture, carried, in_force[picture.taken_at.monotonic >= START + 45], LONGEST_SPAN)
+        carried = scene.carried
+        rehearsed += [act.verdict.action for act in scene.acts]
+    assert rehearsed == [Action.RELEASE, Action.WARN, Action.PARK]
 
 
 @pytest.mark.parametrize("state", [state for state in OwnerState if state is not OwnerState.IDLE])
