@@ -41,6 +41,14 @@ class NoAnswerError(Exception):
     """A server did not give what was asked for. The text names the remedy, and never holds a token."""
 
 
+class RefusedError(NoAnswerError):
+    """The guard of that server does not do what it was told to; the text is its own sentence."""
+
+    def __init__(self, sentence: str, status: int) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
 def running_servers(environment: Mapping[str, str] = os.environ) -> list[Server]:
     """The servers of this user, those that `jupyter server list` lists, by URL. Nothing is deleted."""
     from jupyter_core.paths import jupyter_runtime_dir  # noqa: PLC0415 - not needed for --help
@@ -139,15 +147,22 @@ def ask(server: Server, path: str, **query: str) -> Any:
     return _exchange(server, "GET", path + (f"?{urlencode(query)}" if query else ""))
 
 
-def tell(server: Server, path: str, said: Mapping[str, Any]) -> Any:
+def tell(server: Server, path: str, said: Mapping[str, Any], within: float | None = None) -> Any:
     """The JSON that POST `path` of the guard's API answers to `said`. Raises NotFoundError or NoAnswerError.
 
-    Of an act it is the outcome, or only a `message` while that is under way.
+    Of an act it is the outcome, or only a `message` while that is under way. `within` is in seconds; None: as long as
+    any question may take.
     """
-    return _exchange(server, "POST", path, json.dumps(said).encode())
+    return _exchange(server, "POST", path, json.dumps(said).encode(), within)
 
 
-def _exchange(server: Server, method: str, path: str, content: bytes | None = None) -> Any:
+def take_back(server: Server, path: str) -> None:
+    """DELETE `path` of the guard's API. Raises NotFoundError or NoAnswerError."""
+    _exchange(server, "DELETE", path)
+
+
+def _exchange(server: Server, method: str, path: str, content: bytes | None = None, within: float | None = None) -> Any:
+    within = TIMEOUT_SECONDS if within is None else within
     path, question, query = path.partition("?")
     target = quote(urlsplit(server.url).path + "gpu-guard/api/v1/" + path, safe="/:%") + question + query
     headers = {"Accept": "application/json"}
@@ -155,16 +170,14 @@ def _exchange(server: Server, method: str, path: str, content: bytes | None = No
         headers["Content-Type"] = "application/json"
     if server.token:
         headers["Authorization"] = f"token {server.token}"
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    connection = _connection(server)
+    deadline = time.monotonic() + within
+    connection = _connection(server, within)
     try:
         connection.request(method, target, content, headers)
         with connection.getresponse() as response:
             body = _read(response, deadline)
     except TimeoutError:
-        raise NoAnswerError(
-            f"{server.url} did not answer within {TIMEOUT_SECONDS:g} s: it may be busy; try again."
-        ) from None
+        raise NoAnswerError(f"{server.url} did not answer within {within:g} s: it may be busy; try again.") from None
     except ssl.SSLCertVerificationError:
         remedy = "point SSL_CERT_FILE to it"
         raise NoAnswerError(f"{server.url} shows a certificate that is not known here: {remedy}.") from None
@@ -174,14 +187,18 @@ def _exchange(server: Server, method: str, path: str, content: bytes | None = No
         raise NoAnswerError(f"{server.url} cannot be reached ({why}): {remedy}.") from None
     finally:
         connection.close()
+    if response.status == http.HTTPStatus.NO_CONTENT:
+        return None
+    if method != "GET":
+        _must_not_be_refused(server, response.status, body)
     return _understood(server, response.status, body)
 
 
 class _SocketConnection(http.client.HTTPConnection):
     """HTTP over the Unix socket of a server that listens on no port."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=TIMEOUT_SECONDS)
+    def __init__(self, path: str, within: float) -> None:
+        super().__init__("localhost", timeout=within)
         self._path = path
 
     def connect(self) -> None:
@@ -190,17 +207,17 @@ class _SocketConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def _connection(server: Server) -> http.client.HTTPConnection:
+def _connection(server: Server, within: float) -> http.client.HTTPConnection:
     if server.socket_path:
-        return _SocketConnection(server.socket_path)
+        return _SocketConnection(server.socket_path, within)
     if not server.url.startswith("https:"):
-        return http.client.HTTPConnection(server.host, server.port, timeout=TIMEOUT_SECONDS)
+        return http.client.HTTPConnection(server.host, server.port, timeout=within)
     context = ssl.create_default_context()
     if server.host in _LOOPBACK:
         # What does not leave this machine needs no certificate, and those of servers here are mostly self-signed.
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    return http.client.HTTPSConnection(server.host, server.port, timeout=TIMEOUT_SECONDS, context=context)
+    return http.client.HTTPSConnection(server.host, server.port, timeout=within, context=context)
 
 
 def _read(response: http.client.HTTPResponse, deadline: float) -> bytes:
@@ -216,11 +233,28 @@ def _read(response: http.client.HTTPResponse, deadline: float) -> bytes:
     return b"".join(parts)
 
 
-def _understood(server: Server, status: int, body: bytes) -> Any:
+def _must_not_be_refused(server: Server, status: int, body: bytes) -> None:
+    """Raises RefusedError if this is the guard's own No to what it was told to do."""
+    if status == http.HTTPStatus.METHOD_NOT_ALLOWED:
+        remedy = "bring jupyter-gpu-guard up to date beside that server, and restart it"
+        raise NoAnswerError(f"The GPU guard of {server.url} is too old for that: {remedy}.")
+    answer = _parsed(body)
+    said = answer.get("message") if isinstance(answer, dict) else None
+    # A token that is refused reads like a form of a page that was sent from elsewhere.
+    if status in {400, 403, 409} and said and said != "Forbidden" and "_xsrf" not in said:
+        raise RefusedError(str(said), status)
+
+
+def _parsed(body: bytes) -> Any:
+    """The JSON in `body`, or None."""
     try:
-        answer = json.loads(body)
+        return json.loads(body)
     except (ValueError, RecursionError):
-        answer = None
+        return None
+
+
+def _understood(server: Server, status: int, body: bytes) -> Any:
+    answer = _parsed(body)
     if status in {http.HTTPStatus.OK, http.HTTPStatus.ACCEPTED} and answer is not None:
         return answer
     said = answer.get("message") if isinstance(answer, dict) else None

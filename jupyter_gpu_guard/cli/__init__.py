@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from jupyter_gpu_guard import __version__
 
+from .acting import keep, park, release, shutdown, unkeep
+from .asking import give_up as _give_up
+from .asking import json_option as _json_option
+from .asking import print_json as _print_json
+from .asking import seconds_of as _seconds
+from .asking import server_option as _server_option
+from .asking import servers_to_ask as _servers
 from .parking import parked, resume
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jupyter_gpu_guard.running import Server
-
 _FILE = click.Path(path_type=Path)
-_server_option = click.option("--server", metavar="URL|PORT", help="Ask only this server, by its port or URL.")
 _user_option = click.option("--user", metavar="NAME", help="Whose server it was, for rules that match a user.")
 _group_option = click.option(
     "--group", "groups", metavar="NAME", multiple=True, help="A group of that user; may be repeated."
@@ -29,7 +33,6 @@ _group_option = click.option(
 _server_name_option = click.option(
     "--server", "server_name", metavar="NAME", help="The name of that server, for rules that match one."
 )
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -43,8 +46,8 @@ def main() -> None:
             reconfigure(errors="replace")
 
 
-main.add_command(parked)
-main.add_command(resume)
+for _command in (keep, unkeep, release, park, parked, resume, shutdown):
+    main.add_command(_command)
 
 
 @main.command()
@@ -500,44 +503,3 @@ def simulate(
 def _files_of(path: Path) -> Sequence[Path]:
     """The policy files that `path` stands for."""
     return sorted(path.glob("*.yaml")) if path.is_dir() else (path,)
-
-
-def _seconds(option: str, text: str | None) -> float | None:
-    """The duration that was given. A mistake: one sentence, and the end."""
-    from jupyter_gpu_guard.quantities import QuantityError, parse_duration  # noqa: PLC0415
-
-    if text is None:
-        return None
-    try:
-        seconds = parse_duration(text).total_seconds()
-    except QuantityError as error:
-        _give_up(f"{option}: {error}")
-    if seconds <= 0:
-        _give_up(f"{option}: {text!r} is no time; write for example 30s")
-    return seconds
-
-
-def _servers(wanted: str | None, *, as_json: bool) -> list[Server]:
-    """The servers to ask; none: one sentence, and the end."""
-    from jupyter_gpu_guard.running import NoAnswerError, choose, running_servers  # noqa: PLC0415
-
-    try:
-        servers = choose(running_servers(), wanted)
-    except NoAnswerError as error:
-        _give_up(str(error))
-    if not servers:
-        if as_json:
-            _print_json({"servers": []})
-        _give_up("No Jupyter server of yours is running here: start one, or name one with --server URL.")
-    return servers
-
-
-def _give_up(sentence: str) -> NoReturn:
-    click.echo(sentence, err=True)
-    sys.exit(1)
-
-
-def _print_json(value: Any) -> None:
-    import json  # noqa: PLC0415
-
-    click.echo(json.dumps(value, indent=2, ensure_ascii=True))

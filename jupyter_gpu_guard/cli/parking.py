@@ -113,16 +113,16 @@ def _by_pid(pid: int) -> tuple[str, bool]:
 
 def _resume(entry: Entry, registry: Registry) -> tuple[str, bool]:
     """What came of it, and whether that is well."""
-    from jupyter_gpu_guard.running import NoAnswerError, NotFoundError, tell  # noqa: PLC0415
+    from jupyter_gpu_guard.running import NoAnswerError, NotFoundError  # noqa: PLC0415
+
+    from .doing import act_on  # noqa: PLC0415
 
     server = _server_of(entry)
     if server is not None:
         try:
-            outcome = tell(server, f"owners/{entry.owner}/resume", {})
+            outcome = act_on(server, str(entry.owner), "resume")
         except (NoAnswerError, NotFoundError) as error:
             return str(error), False
-        if "result" not in outcome:  # tens of GiB take their time
-            return str(outcome["message"]), True
         return str(outcome["detail"]), outcome["result"] == "done"
     missing = _missing(entry)
     if missing is not None:

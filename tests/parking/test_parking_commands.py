@@ -124,15 +124,23 @@ def test_who_is_not_parked_is_not_found(registry):
     assert run("resume", "kernel:abd") == (1, "kernel:abd is not parked.\n")
 
 
+BEFORE = {"id": "1", "owner": "kernel:abc", "action": "resume", "result": "failed", "detail": "of yesterday"}
+AFTER = {"id": "2", "owner": "kernel:abc", "action": "resume", "result": "done", "detail": "back after 40.0 s"}
+
+
 class FakeGuardServer(BaseHTTPRequestHandler):
-    """A server that has the kernel, and needs longer to resume it than anybody waits."""
+    """A server that has the kernel, and needs longer to resume it than anybody waits for an answer."""
+
+    begun = False
 
     def do_GET(self):
-        """Its report."""
-        self._answer(200, {"holders": [{"owner": "kernel:abc"}]})
+        """Its report; once it has begun, the next one has the outcome."""
+        done = [BEFORE, AFTER] if type(self).begun else [BEFORE]
+        self._answer(200, {"holders": [{"owner": "kernel:abc"}], "outcomes": done})
 
     def do_POST(self):
         """It has begun."""
+        type(self).begun = True
         self._answer(202, {"message": "under way; the outcome will be in the report"})
 
     def _answer(self, status, body):
@@ -146,8 +154,8 @@ class FakeGuardServer(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def test_what_takes_its_time_on_a_server_is_no_failure(entry, registry, tmp_path):
-    """It is said that it is under way; the server does it, and nobody else."""
+def test_what_takes_its_time_on_a_server_is_waited_for(entry, registry, tmp_path):
+    """Its outcome is said, and not an older one; the server does it, and nobody else."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), FakeGuardServer)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -156,7 +164,7 @@ def test_what_takes_its_time_on_a_server_is_no_failure(entry, registry, tmp_path
         known = {"pid": os.getpid(), "port": port, "hostname": "localhost", "url": f"http://localhost:{port}/"}
         (tmp_path / "runtime").mkdir(exist_ok=True)
         (tmp_path / "runtime" / "jpserver-1.json").write_text(json.dumps(known))
-        assert run("resume") == (0, "train.ipynb: under way; the outcome will be in the report\n")
+        assert run("resume") == (0, "train.ipynb: back after 40.0 s\n")
     finally:
         server.shutdown()
         thread.join()
