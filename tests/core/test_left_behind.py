@@ -17,7 +17,7 @@ from .build import SERVER, at, client, codes, key, lease, notice_of, outcome, ow
 
 LEFT = OwnerKey(OwnerKind.LEFTOVERS, "a")
 ROOT, WORKER, NEXT = process(100, SERVER), process(101, 100, session=101), process(160, SERVER)
-STEP = 10.0
+STEP = 60.0
 
 
 def history(
