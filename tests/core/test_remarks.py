@@ -197,6 +197,7 @@ def test_a_failed_cell_is_named_as_what_may_hold_the_memory() -> None:
     """Only while the kernel is idle and holds some."""
     failed = replace(owner(), failed=True)
     assert Code.LAST_CELL_FAILED in codes(verdict_on(holder(of=failed)))
+    assert Code.LAST_CELL_FAILED in codes(verdict_on(holder(1.0, of=failed)))
     assert Code.LAST_CELL_FAILED not in codes(verdict_on(holder("0", of=failed)))
     running = replace(failed, state=OwnerState.EXECUTING)
     assert Code.LAST_CELL_FAILED not in codes(verdict_on(holder(of=running)))
@@ -218,6 +219,7 @@ def test_processes_that_compute_on_after_the_run_are_told_once() -> None:
     """A hint without a deadline, which stands for as long as it is true."""
     held, verdict = spinning()
     assert (verdict.action, verdict.next_action, verdict.deadline) == (Action.WARN, None, None)
+    assert verdict.notice is None
     assert codes(verdict) == [Code.COMPUTING, Code.RUN_ENDED]
     assert verdict.reasons[1].facts == {"processes": 2, "memory_bytes": 16 * GIB, "compute_percent": 100.0}
 
@@ -259,6 +261,14 @@ def test_a_hint_never_stands_in_the_place_of_a_warning() -> None:
     assert review(Ledger({held.owner.key: WARNED}), [verdict], at(NOW)).cases == {}
     told = verdict_on(held, case=case(), windows={held.owner.key: seen})
     assert (told.action, codes(told)) == (Action.KEEP, [Code.COMPUTING, Code.RUN_ENDED])
+
+
+def test_processes_that_hold_next_to_nothing_are_not_told() -> None:
+    """Although they compute on, and a word about them was given before."""
+    held, _ = spinning()
+    seen = replace(window("3h", now=NOW, seen="3h"), used_at=NOW - 8000, compute=100.0)
+    told = verdict_on(held, by=rule(memory_above="40GiB"), case=case(), windows={held.owner.key: seen})
+    assert (told.action, codes(told)) == (Action.KEEP, [Code.HOLDS_LITTLE])
 
 
 def test_what_is_parked_says_so_and_what_it_waits_for() -> None:

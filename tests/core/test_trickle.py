@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from jupyter_gpu_guard.core.judge import Bench, judge
 from jupyter_gpu_guard.core.ledger import Case, Ledger, review, settle
 from jupyter_gpu_guard.core.model import OwnerState
-from jupyter_gpu_guard.core.policy import Action, Rule, Trickle
+from jupyter_gpu_guard.core.policy import Action, Match, Rule, Trickle
 from jupyter_gpu_guard.core.trickle import LONGEST, RHYTHM, STRIDE, Stretch, mean_of, pulses_of
 from jupyter_gpu_guard.core.verdict import Code, Result
 from jupyter_gpu_guard.core.window import Window, Windows, push
 
-from .build import at, codes, holder, outcome, owner, policy, rule, rungs, steady, verdict_on
+from .build import GIB, at, codes, holder, outcome, owner, policy, rule, rungs, steady, verdict_on
 
 STEP = 60.0
 WHO = owner().key
@@ -108,7 +108,9 @@ def test_a_trickle_is_due_although_it_computes() -> None:
     verdict = said(pulsed(8), WITH)
     assert (verdict.action, verdict.next_action) == (Action.WARN, Action.SHUTDOWN)
     assert codes(verdict) == [Code.TRICKLE]
-    assert verdict.reasons[0].facts["mean_percent"] == pytest.approx(40 / 30, rel=0.1)
+    facts = dict(verdict.reasons[0].facts)
+    assert facts.pop("mean_percent") == pytest.approx(40 / 30, rel=0.1)
+    assert facts == {"mean_below_percent": 2.0, "over_seconds": 6 * 3600.0, "memory_bytes": 12 * GIB}
     assert verdict.deadline == pytest.approx(pulsed(8).at + 900)
 
 
@@ -173,6 +175,52 @@ def test_a_trickle_counts_without_a_limit_for_idleness() -> None:
     assert said(pulsed(8), replace(WITH, idle=rule(lasting=None).idle)).action is Action.WARN
     never = said(pulsed(5.9), replace(WITH, idle=rule(lasting=None).idle))
     assert never.action is Action.KEEP
+
+
+@pytest.mark.parametrize(("hours", "says"), [(8, Code.TRICKLE), (5.9, Code.NEVER)])
+def test_between_two_pulses_nothing_changes_for_who_has_no_limit(hours: float, says: Code) -> None:
+    """It does not compute at this moment, and is a trickle or is not."""
+    ruled, seen = replace(WITH, idle=rule(lasting=None).idle), pulsed(hours)
+    verdict = verdict_on(holder(), by=ruled, now=seen.at, windows={WHO: seen})
+    assert codes(verdict) == [says]
+    assert verdict.action is (Action.WARN if says is Code.TRICKLE else Action.KEEP)
+
+
+@pytest.mark.parametrize(("percent", "says"), [(2.0, Code.IDLE_NOT_LONG), (1.5, Code.TRICKLE)])
+def test_as_much_as_the_limit_of_the_mean_is_no_trickle(percent: float, says: Code) -> None:
+    """Only less is."""
+    seen = pulsed(8, every=1, percent=percent)
+    ruled = replace(WITH, idle=rule(lasting="9h").idle)
+    assert codes(verdict_on(holder(), by=ruled, now=seen.at, windows={WHO: seen})) == [says]
+
+
+def test_who_is_over_the_limit_is_not_remarked_on_as_well() -> None:
+    """Its pauses are longer than the limit: it is idle too long, and that is all."""
+    seen, windows = pulsed(8), {WHO: pulsed(8)}
+    for step in range(1, 26):
+        windows = dict(push(windows, (holder(),), seen.at + step * STEP, STEP))
+    now = windows[WHO].at
+    for lasting, says in (("20m", [Code.IDLE_TOO_LONG]), ("30m", [Code.IDLE_NOT_LONG, Code.POSSIBLE_KEEP_ALIVE])):
+        assert codes(verdict_on(holder(), by=rule(lasting=lasting), now=now, windows=windows)) == says
+
+
+@pytest.mark.parametrize("ruled", [rule(lasting="2h"), WITH], ids=["remarked", "due"])
+def test_work_on_the_cpu_is_a_use_unless_the_rule_is_about_it(ruled: Rule) -> None:
+    """A loop that feeds the GPU a little is no trickle; where the rule names its state, that is what it measures."""
+    seen = replace(pulsed(8), busy_at=pulsed(8).at)
+    held = replace(holder(compute=40.0), refined=OwnerState.INPUT_BOUND)
+    of_a_pulse = {Code.POSSIBLE_KEEP_ALIVE, Code.TRICKLE}
+    for match, is_told in ((Match(), False), (Match(state=OwnerState.INPUT_BOUND), True)):
+        by = policy(replace(ruled, name="loops", match=match), rule())
+        verdict = verdict_on(held, by=by, now=seen.at, windows={WHO: seen})
+        assert bool(of_a_pulse & set(codes(verdict))) is is_told
+
+
+def test_a_trickle_for_which_no_rung_is_left_is_only_said() -> None:
+    """A cell runs, and the ladder has no warning."""
+    verdict = said(pulsed(8), replace(WITH, ladder=rungs("release")), OwnerState.EXECUTING)
+    assert (verdict.action, verdict.next_action, verdict.stage) == (Action.KEEP, None, None)
+    assert codes(verdict) == [Code.TRICKLE, Code.STATE_WARNS_ONLY, Code.LADDER_DONE]
 
 
 def test_a_running_cell_is_only_warned_of_a_trickle() -> None:
