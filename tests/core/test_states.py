@@ -123,6 +123,7 @@ def test_who_listens_and_had_a_visitor_is_serving() -> None:
     state, window = watch(*long_ago, every=60)
     assert state is OwnerState.IDLE
     assert window.idle_for(5.0) == window.at - 1000
+    assert watch(*lately, every=60)[1].idle_for(5.0, at_rest=False) == 50 * 60
 
 
 def test_a_breakpoint_counts_only_while_somebody_is_connected() -> None:
@@ -167,7 +168,7 @@ def test_a_tensorboard_that_could_not_be_looked_into_was_not_unwatched() -> None
     """The time in which nobody knows who came to it does not count, from its first reading on and later."""
     quiet = Activity(listens=frozenset({6006}))
     hidden, seen = board_for(10, activity=None), board_for(5, activity=quiet)
-    for moments in ((*hidden, *seen), (*seen, *hidden, *seen)):
+    for moments in ((hidden[0], *seen), (*hidden, *seen), (*seen, *hidden, *seen)):
         window = watch(*moments)[1]
         assert window.idle_for(5.0) == 300 - EVERY
 
