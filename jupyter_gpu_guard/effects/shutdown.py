@@ -109,6 +109,8 @@ class Shutdown:
 
         computes = why_not_by_devices(verdict, before)
         parting = await self._farewell(verdict, holder) if computes is None else None
+        if parting is not None:  # it may have started others for that
+            tree = await self._grown(tree) or tree
 
         def last_word() -> Owner:
             """The owner at this very moment, if it may go. Nothing is awaited between this look and the act."""

@@ -187,6 +187,26 @@ def test_what_was_saved_is_in_the_outcome(root):
     assert outcome.detail.endswith("; before that, save was called")
 
 
+def test_what_it_has_started_for_that_ends_with_it(root):
+    """A process that came during the farewell, and holds a device, is the kernel's like those before."""
+
+    async def whole():
+        async with shutdown_scene(root) as scene:
+            holder, client = await scene.kernel()
+            children = []
+
+            async def start_one():
+                children.append(await scene.stubborn_child(holder, client))
+                scene.devices.hold(children[0], 2 * GIB)
+
+            shutdown = Shutdown(**scene.means(), farewell=FakeFarewell(start_one))
+            outcome = await shutdown.shut_down(verdict_on(holder, asked=True), holder)
+            assert outcome.result is Result.DONE
+            assert not scene.lives(children[0])
+
+    asyncio.run(whole())
+
+
 class FakeInside:
     """Answers what a test says, or raises it."""
 
