@@ -36,8 +36,8 @@ IDLE = Reason(
 )
 VERDICT = Verdict(KEY, ProcessKey(4711, 99), Action.SHUTDOWN, "students", (IDLE,))
 OUTCOME = Outcome(
-    KEY, VERDICT.root, Action.SHUTDOWN, "students", Result.DONE, NOW - timedelta(hours=2), "freed 8.0 GiB in 0.3 s",
-    VERDICT.reasons, "w/a.ipynb", "a.ipynb", freed_bytes=2.0**33, took_seconds=0.3,
+    KEY, VERDICT.root, Action.SHUTDOWN, "students", Result.DONE, NOW - timedelta(hours=2),
+    "freed 8.0 GiB on GPU 0 in 0.3 s", VERDICT.reasons, "w/a.ipynb", "a.ipynb", freed_bytes=2.0**33, took_seconds=0.3,
 )  # fmt: skip
 
 
@@ -157,7 +157,7 @@ def test_the_command_reads_a_folder_without_a_server(tmp_path):
     written(tmp_path)
     result = CliRunner().invoke(main, ["audit", "--folder", str(tmp_path)])
     assert result.exit_code == 0, result.output
-    assert "shutdown: done (freed 8.0 GiB in 0.3 s)" in result.output
+    assert "shutdown: done (freed 8.0 GiB on GPU 0 in 0.3 s)" in result.output
     assert "not ended" in result.output
     assert "kept until" in result.output
     assert "2 pages connected" in result.output

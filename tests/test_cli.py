@@ -104,7 +104,7 @@ def a_report(**changes: Any) -> dict[str, Any]:
                 result="done",
                 at=NOON,
                 by=None,
-                detail="freed 3.0 GiB in 2 s",
+                detail="freed 3.0 GiB on GPU 0 in 2.0 s",
                 freed_bytes=3 * 2**30,
                 took_seconds=2,
                 survivors=[],
@@ -224,7 +224,7 @@ def test_status_shows_what_the_report_says(serve) -> None:
     assert "10.0 GiB" in device
     assert "– not supported" in device
     assert "4.0 GiB in 2" in device
-    assert any(line.endswith("old.ipynb: shutdown, freed 3.0 GiB in 2 s") for line in lines)
+    assert any(line.endswith("old.ipynb: shutdown, freed 3.0 GiB on GPU 0 in 2.0 s") for line in lines)
     assert server.asked == [("/gpu-guard/api/v1/report", f"token {TOKEN}")]
 
 

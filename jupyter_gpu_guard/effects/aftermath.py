@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_gpu_guard.core.model import is_known
 from jupyter_gpu_guard.core.verdict import Result, Survivor
-from jupyter_gpu_guard.effects.held import Held, freed
+from jupyter_gpu_guard.effects.held import Held, freed, freed_on, say_devices
 from jupyter_gpu_guard.effects.outcomes import say_bytes
 from jupyter_gpu_guard.effects.signals import Sent
 
@@ -43,10 +43,12 @@ def say(
     by_itself = "it had ended by itself"
     ended = f"ended in {took:.1f} s" if result is Result.DONE else by_itself
     gone = freed(before, after)
+    where = say_devices(freed_on(before, after), before.labels) if before is not None else None
+    on = f" on {where}" if where else ""
     if gone and result is Result.DONE:
-        ended = f"freed {say_bytes(gone)} in {took:.1f} s"
+        ended = f"freed {say_bytes(gone)}{on} in {took:.1f} s"
     elif gone:
-        ended = f"{by_itself}; {say_bytes(gone)} are free again"
+        ended = f"{by_itself}; {say_bytes(gone)} are free again{on}"
     if after is None:
         return f"{ended}; could not verify that its GPU memory is free: the devices did not answer"
     if after.grips:

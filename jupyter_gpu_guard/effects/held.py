@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jupyter_gpu_guard.core.model import DeviceState, ProcessKey, Reading, Unknown, Why, highest, is_known, total
@@ -11,7 +11,7 @@ from jupyter_gpu_guard.core.model import DeviceState, ProcessKey, Reading, Unkno
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from jupyter_gpu_guard.core.model import GpuClient, Process
+    from jupyter_gpu_guard.core.model import Device, GpuClient, Process
     from jupyter_gpu_guard.protocols import DevicesSeen
 
 
@@ -76,12 +76,14 @@ class Grip:
 class Held:
     """All grips of an owner at one moment. `whole`: every device has answered, so what is not listed is not held.
 
-    `unlisted` is set when a device did not say who is on it: then nobody knows what the owner computes.
+    `unlisted` is set when a device did not say who is on it: then nobody knows what the owner computes. `labels` are
+    what people call the devices that were seen.
     """
 
     grips: tuple[Grip, ...]
     whole: bool
     unlisted: Unknown | None = None
+    labels: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def memory(self) -> Reading:
@@ -123,7 +125,8 @@ def what_is_held(
     gap = next((gap for gap in seen.gaps if gap.source == "devices"), None)
     answering = {device.uuid for device in seen.devices if device.state is DeviceState.OK}
     unlisted = None if gap is None and devices <= overall.keys() else Unknown(Why.NOT_READ, gap.why if gap else "")
-    return Held(tuple(grips), whole=gap is None and devices <= answering, unlisted=unlisted)
+    whole = gap is None and devices <= answering
+    return Held(tuple(grips), whole=whole, unlisted=unlisted, labels=labels_of(seen.devices))
 
 
 def _at_most(client: GpuClient, overall: Mapping[str, Reading]) -> Reading:
@@ -141,3 +144,39 @@ def freed(before: Held | None, after: Held | None) -> float | None:
     if not is_known(was) or not is_known(still):
         return None
     return max(0.0, was - still)
+
+
+def freed_on(before: Held | None, after: Held | None) -> frozenset[str]:
+    """The devices on which less is held than before; empty, if that is not known."""
+    if before is None or after is None or not freed(before, after):
+        return frozenset()
+    return frozenset(device for device in before.devices if _on(before, device) > _on(after, device))
+
+
+def _on(held: Held, device: str) -> float:
+    memory = total(grip.memory for grip in held.grips if grip.device == device)
+    return memory if is_known(memory) else 0.0
+
+
+def labels_of(devices: Iterable[Device]) -> Mapping[str, str]:
+    """What people call each of `devices`, by its UUID: `GPU 0`, and `GPU 0 MIG 1` for the second part of it.
+
+    A part whose GPU is not among them has none.
+    """
+    seen = sorted(devices, key=lambda device: device.index)
+    whole = {device.uuid: device for device in seen if not device.mig}
+    labels = {uuid: f"GPU {device.index}" for uuid, device in whole.items()}
+    for uuid in whole:
+        parts = [device for device in seen if device.mig and device.part_of == uuid]
+        labels.update({part.uuid: f"{labels[uuid]} MIG {place}" for place, part in enumerate(parts)})
+    return labels
+
+
+def say_devices(devices: Iterable[str], labels: Mapping[str, str]) -> str | None:
+    """`GPU 0, GPU 1 and GPU 2`; None, if there is none, or one of them has no label."""
+    names = {device: labels.get(device) for device in devices}
+    if not names or None in names.values():
+        return None
+    # Numbers in their order, and not as texts: 2 comes before 10.
+    *first, last = sorted(filter(None, names.values()), key=lambda name: [int(n) for n in name.split() if n.isdigit()])
+    return f"{', '.join(first)} and {last}" if first else last

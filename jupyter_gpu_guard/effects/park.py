@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_gpu_guard.core.model import OwnerState, is_known
 from jupyter_gpu_guard.core.verdict import Outcome, Result, Verdict
-from jupyter_gpu_guard.effects.held import Held, freed, what_is_held, with_descendants
+from jupyter_gpu_guard.effects.held import Held, freed, say_devices, what_is_held, with_descendants
 from jupyter_gpu_guard.effects.last_word import why_not_by_devices
 from jupyter_gpu_guard.effects.outcomes import asked_by, outcome_of, say_bytes
 from jupyter_gpu_guard.parking.answer import Answer, State
@@ -175,7 +175,9 @@ class Park:
             await means.note(replace(entry, phase=Phase.PARKED, since=means.clock.now().wall), keep=True)
             after = await self._after(load)
             gave = freed(before, after)
-            detail = f"{say_bytes(load.bytes)} were moved to the host's memory in {took:.1f} s; the kernel lives on"
+            where = say_devices(load.memory, before.labels) if before is not None else None
+            of = f" from {where}" if where else ""
+            detail = f"{say_bytes(load.bytes)} were moved{of} to the host's memory in {took:.1f} s; the kernel lives on"
             if gave is None:
                 detail += "; what that freed could not be seen"
             elif after is not None and after.grips:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_gpu_guard.core.model import OwnerState, is_known
 from jupyter_gpu_guard.core.verdict import Outcome, Result, Verdict
-from jupyter_gpu_guard.effects.held import Held, freed, what_is_held
+from jupyter_gpu_guard.effects.held import Held, freed, freed_on, say_devices, what_is_held
 from jupyter_gpu_guard.effects.inside import AskError, Inside, Question, UnsuitedError, WithdrawnError
 from jupyter_gpu_guard.effects.last_word import why_not_by_devices
 from jupyter_gpu_guard.effects.outcomes import asked_by, outcome_of, say_bytes
@@ -143,7 +143,8 @@ def say(told: Sequence[dict[str, Any]], before: Held | None, after: Held | None,
         said = "nothing to give back"
     else:
         was = before.memory if before is not None and is_known(before.memory) else gone
-        said = f"gave back {say_bytes(gone)} of {say_bytes(was)}"
+        where = say_devices(freed_on(before, after), before.labels) if before is not None else None
+        said = f"gave back {say_bytes(gone)} of {say_bytes(was)}{f', on {where}' if where else ''}"
     kept = [_kept_by(row) for row in told]
     if by_error >= WORTH_SAYING:
         kept.insert(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_gpu_guard.core.model import is_known
 from jupyter_gpu_guard.core.verdict import Outcome, Result, Verdict
-from jupyter_gpu_guard.effects.held import what_is_held
+from jupyter_gpu_guard.effects.held import labels_of, say_devices, what_is_held
 from jupyter_gpu_guard.effects.outcomes import outcome_of, say_bytes
 from jupyter_gpu_guard.parking.answer import Answer, State
 from jupyter_gpu_guard.parking.registry import Phase
@@ -67,7 +67,8 @@ class Resume:
         if answer.state is State.RUNNING:
             await means.note(entry, keep=False)
             self._line.resumed(key, means.clock.now().monotonic)
-            detail = f"{say_bytes(entry.bytes)} are back on the GPU after {took:.1f} s"
+            where = say_devices(entry.memory, labels_of(seen.devices)) or "the GPU"
+            detail = f"{say_bytes(entry.bytes)} are back on {where} after {took:.1f} s"
             return say(Result.DONE, detail, took_seconds=took)
         if not means.lives(entry.process):
             self._line.leave(key)

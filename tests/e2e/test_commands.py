@@ -54,7 +54,7 @@ def test_a_notebook_is_kept_released_and_shut_down_from_a_shell(lab: Lab) -> Non
     assert status == 0, err
     outcome = json.loads(out)["outcome"]
     assert (outcome["result"], outcome["freed_bytes"]) == ("done", 2 * 2**30)
-    assert outcome["detail"].startswith("freed 2.0 GiB ")
+    assert outcome["detail"].startswith("freed 2.0 GiB on GPU 0 in ")
     assert start_ticks(kernel.pid) is None
     status, _, err = call(lab, "shutdown", "train.ipynb", "--yes")
     assert (status, "Nothing called 'train.ipynb'" in err) == (1, True), err

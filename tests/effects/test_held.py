@@ -8,7 +8,16 @@ import pytest
 from fake_devices import GIB, GPU
 
 from jupyter_gpu_guard.core.model import Device, DeviceState, Gap, GpuClient, Process, ProcessKey, Unknown, Why
-from jupyter_gpu_guard.effects.held import Grip, Held, freed, what_is_held, with_descendants
+from jupyter_gpu_guard.effects.held import (
+    Grip,
+    Held,
+    freed,
+    freed_on,
+    labels_of,
+    say_devices,
+    what_is_held,
+    with_descendants,
+)
 from jupyter_gpu_guard.protocols import DevicesSeen
 
 THEN = datetime(2030, 5, 1, tzinfo=timezone.utc)
@@ -161,3 +170,26 @@ def test_freed_is_the_difference_that_was_seen():
     assert freed(two, unknown) is None
     assert freed(None, none) is None
     assert freed(two, None) is None
+
+
+def test_devices_are_called_by_their_number() -> None:
+    """In the order of their numbers; a MIG instance by its GPU and its place on it."""
+    devices = [Device(f"GPU-{index}", index, "H100", 80 * GIB, 0.0) for index in (10, 2, 0)]
+    devices += [Device(f"MIG-{n}", 2, "H100 MIG 1g.10gb", 10 * GIB, 0.0, mig=True, part_of="GPU-2") for n in (5, 3)]
+    devices.append(Device("MIG-lost", 0, "H100 MIG 1g.10gb", 10 * GIB, 0.0, mig=True, part_of="GPU-gone"))
+    labels = labels_of(devices)
+    assert say_devices(["GPU-2"], labels) == "GPU 2"
+    assert say_devices(["GPU-10", "GPU-2"], labels) == "GPU 2 and GPU 10"
+    assert say_devices(["MIG-3", "GPU-10", "GPU-0"], labels) == "GPU 0, GPU 2 MIG 1 and GPU 10"
+    assert say_devices([], labels) is None
+    for without in ("GPU-elsewhere", "MIG-lost"):
+        assert say_devices(["GPU-0", without], labels) is None
+
+
+def test_what_was_freed_is_told_by_device() -> None:
+    """Where less is held than before; nowhere, if that is not known."""
+    here, there = Grip(KERNEL.key, "GPU-0", 2 * GIB, None), Grip(KERNEL.key, "GPU-1", GIB, None)
+    both, one = Held((here, there), whole=True), Held((there,), whole=True)
+    assert freed_on(both, one) == {"GPU-0"}
+    assert freed_on(both, Held((), whole=True)) == {"GPU-0", "GPU-1"}
+    assert freed_on(one, both) == freed_on(both, Held((), whole=False)) == freed_on(None, one) == frozenset()

@@ -100,7 +100,7 @@ def test_what_was_left_behind_is_ended_and_its_kernel_is_not(root, signals):
         assert stage.lives(after.kernel.root)
         assert after.kernel.key.id in stage.room.kernels
         assert (outcome.result, outcome.freed_bytes, outcome.survivors) == (Result.DONE, 3 * GIB, ())
-        assert outcome.detail.startswith("freed 3.0 GiB in ")
+        assert outcome.detail.startswith("freed 3.0 GiB on GPU 0 in ")
 
     play(root, scene)
 

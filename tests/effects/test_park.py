@@ -60,7 +60,7 @@ def test_parked(room):
     seen = []
     outcome = park(room)
     assert (outcome.result, outcome.freed_bytes) == (Result.DONE, 6 * GIB)
-    assert outcome.detail == "6.0 GiB were moved to the host's memory in 0.0 s; the kernel lives on"
+    assert outcome.detail == "6.0 GiB were moved from GPU 0 to the host's memory in 0.0 s; the kernel lives on"
     assert seen == [("look", []), ("park", [Phase.BEGUN])]
     assert phases(room) == [Phase.PARKED]
 
@@ -212,7 +212,7 @@ def test_resumed(room):
     holder = parked(room)
     room.clock.advance(60)
     outcome = resume(room, holder=holder, asked=True)
-    assert (outcome.result, outcome.detail) == (Result.DONE, "6.0 GiB are back on the GPU after 0.0 s")
+    assert (outcome.result, outcome.detail) == (Result.DONE, "6.0 GiB are back on GPU 0 after 0.0 s")
     assert phases(room) == []
     assert room.line.resumed_at(OWNER.key) == room.clock.now().monotonic
 

@@ -103,7 +103,7 @@ def test_an_idle_kernel_is_shut_down_and_its_memory_is_seen_to_be_free(root, sig
         outcome = await Shutdown(**stage.means()).shut_down(verdict_on(holder), holder)
         assert outcome.result is Result.DONE
         assert outcome.freed_bytes == 6 * GIB
-        assert outcome.detail.startswith("freed 6.0 GiB in ")
+        assert outcome.detail.startswith("freed 6.0 GiB on GPU 0 in ")
         assert outcome.survivors == ()
         assert (outcome.rule, outcome.by, outcome.root) == ("students", None, holder.owner.root)
         assert not stage.lives(holder.owner.root)
@@ -263,7 +263,7 @@ def test_a_door_that_finds_no_kernel_still_looks_for_leftovers(root, signals, fa
         assert outcome.result is Result.ALREADY_GONE
         assert not stage.lives(child)
         assert outcome.freed_bytes == 9 * GIB
-        assert outcome.detail == "it had ended by itself; 9.0 GiB are free again"
+        assert outcome.detail == "it had ended by itself; 9.0 GiB are free again on GPU 0"
 
     play(root, scene)
 

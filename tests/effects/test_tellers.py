@@ -57,7 +57,7 @@ DONE = Outcome(
     "students",
     Result.DONE,
     NOON,
-    "freed 6.0 GiB in 2.1 s",
+    "freed 6.0 GiB on GPU 0 in 2.1 s",
     notebook="lectures/a.ipynb",
     name="a.ipynb",
     freed_bytes=6 * 2.0**30,
