@@ -1,5 +1,6 @@
 import { bytes, duration, moment, percent } from './format';
 import type { ILanguage } from './language';
+import { originText } from './origin';
 import { amount, measureText } from './reasons';
 import type { WireEffectivePolicy, WirePassedOver, WireRule } from './wire';
 
@@ -31,7 +32,7 @@ export function policyText(policy: WireEffectivePolicy, now: number, language: I
       policy.mode === 'observe'
         ? trans.__('Mode observe: what the rules would do is shown, and nothing is ended.')
         : trans.__('Mode enforce: what the rules say is done.'),
-      trans.__('From %1', policy.source),
+      trans.__('From %1', originText(policy.source, trans)),
       ...(belts.length > 0 ? [trans.__('Limits for all rules: %1', belts.join(', '))] : [])
     ],
     exemptions: (policy.exemptions ?? []).map(each =>

@@ -4,6 +4,7 @@ import { type IDeviceCard, devicesOf } from './devices';
 import { bytes, duration, moment, NOT_KNOWN, secondsUntil } from './format';
 import { detailText, groundsOf, isEnd } from './endings';
 import type { ILanguage } from './language';
+import { originText } from './origin';
 import { holdsSomething, isKernel, titleOf } from './owners';
 import { inOrder, labelOf } from './places';
 import { about } from './readings';
@@ -113,7 +114,7 @@ export function viewOf(
         moment(notice.deadline, now, language)
       )
     ),
-    footer: trans.__('Policy: %1', fileNames(report.policy.source))
+    footer: trans.__('Policy: %1', originText(report.policy.source, trans, fileName))
   };
 }
 
@@ -217,10 +218,7 @@ function waitsOf({ policy: { pending } }: WireReport, { trans }: ILanguage): str
   );
 }
 
-/** The names of the policy files, without their folders. */
-function fileNames(source: string): string {
-  return source
-    .split(', ')
-    .map(path => path.slice(path.lastIndexOf('/') + 1))
-    .join(', ');
+/** The name of a policy file, without its folders. */
+function fileName(path: string): string {
+  return path.slice(path.lastIndexOf('/') + 1);
 }

@@ -4,6 +4,7 @@ import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { type ITranslator, nullTranslator, type TranslationBundle } from '@jupyterlab/translation';
 import ts from 'typescript';
 import { bundle, english, speak, swift } from '../language';
+import { originText } from '../origin';
 import { translated } from '../settings';
 
 const SOURCE = join(__dirname, '..');
@@ -128,6 +129,17 @@ describe('the settings page', () => {
   it('stays as it is in English, and where the server has translated it already', () => {
     expect(translated(SCHEMA, english.trans)).toEqual(SCHEMA);
     expect(translated(chinese, swift(bundle(catalogue)))).toEqual(chinese);
+  });
+});
+
+describe('where the policy comes from', () => {
+  it('is told in words where it is no file', () => {
+    expect(originText('built-in defaults', english.trans)).toBe('built-in defaults');
+    expect(['built-in defaults', 'c.GpuGuard options'].map(each => originText(each, bundle(catalogue)))).toEqual([
+      '内置默认值',
+      'c.GpuGuard 选项'
+    ]);
+    expect(originText('/etc/a.yaml, /etc/b.yaml', english.trans, path => path.slice(5))).toBe('a.yaml, b.yaml');
   });
 });
 
