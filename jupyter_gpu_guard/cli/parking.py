@@ -62,7 +62,8 @@ def parked(folder: Path | None, *, as_json: bool) -> None:
 @click.argument("wanted", metavar="[OWNER|NOTEBOOK]", required=False)
 @click.option("--pid", type=int, help="The process with this pid, also if nothing is written down about it.")
 @_folder_option
-def resume(wanted: str | None, pid: int | None, folder: Path | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of sentences.")
+def resume(wanted: str | None, pid: int | None, folder: Path | None, *, as_json: bool) -> None:
     """Give parked kernels their GPU memory back: one, or all.
 
     A running server that knows the kernel is asked; if there is no room on the GPU, it has it wait. Without a server
@@ -73,18 +74,24 @@ def resume(wanted: str | None, pid: int | None, folder: Path | None) -> None:
     registry = _registry(folder)
     if pid is not None:
         entries = [entry for entry in registry.entries if pid in (entry.process.pid, entry.root.pid)]
-        if not entries:
+        if not entries and not as_json:
             _end(*_by_pid(pid))
     else:
         entries = [entry for entry in registry.entries if wanted in (None, str(entry.owner), entry.name)]
-    if not entries:
+    if not entries and not (as_json and wanted is None):
         _end("Nothing is parked." if wanted is None else f"{wanted} is not parked.", wanted is None)
-    good = True
+    rows: list[dict[str, Any]] = []
     for entry in entries:
         said, done = _resume(entry, registry)
-        click.echo(plain(f"{entry.name}: {said}"), err=not done)
-        good = good and done
-    sys.exit(0 if good else 1)
+        rows.append({"owner": str(entry.owner), "name": entry.name, "resumed": done, "detail": said})
+        if not as_json:
+            click.echo(plain(f"{entry.name}: {said}"), err=not done)
+    if pid is not None and not entries:
+        said, done = _by_pid(pid)
+        rows.append({"owner": None, "name": f"pid {pid}", "resumed": done, "detail": said})
+    if as_json:
+        click.echo(json.dumps({"resumed": rows}, indent=2))
+    sys.exit(0 if all(row["resumed"] for row in rows) else 1)
 
 
 def _end(sentence: str, good: object) -> None:

@@ -73,6 +73,17 @@ def test_it_is_resumed(entry, program, registry, words):
     assert run("resume") == (0, "Nothing is parked.\n")
 
 
+def test_what_came_of_it_as_json(entry, program, registry):
+    """A row for each, with or without a name; none is no failure."""
+    code, text = run("resume", "--json")
+    (row,) = json.loads(text)["resumed"]
+    assert (code, row["owner"], row["name"], row["resumed"]) == (0, "kernel:abc", "train.ipynb", True)
+    assert run("resume", "--json") == (0, '{\n  "resumed": []\n}\n')
+    code, text = run("resume", "--pid", "4194301", "--json")
+    none = {"owner": None, "name": "pid 4194301", "resumed": False, "detail": "There is no process 4194301."}
+    assert (code, json.loads(text)) == (1, {"resumed": [none]})
+
+
 def test_it_is_resumed_by_its_pid_alone(entry, program, registry):
     """Also when what was written down is lost."""
     registry.path.unlink()
