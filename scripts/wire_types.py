@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic.json_schema import models_json_schema
 
+from jupyter_gpu_guard.core.explain import ARGUMENT
 from jupyter_gpu_guard.core.model import Why
 from jupyter_gpu_guard.core.verdict import Code, Protection
-from jupyter_gpu_guard.server import wire
-from jupyter_gpu_guard.server.said import GAPS, OUTCOMES
+from jupyter_gpu_guard.server import jupyters_culler, wire
+from jupyter_gpu_guard.server.sentences import GAPS, OUTCOMES, PROBLEMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -98,7 +99,9 @@ def typescript() -> str:
     lines += words("REASON_CODES", Code)
     lines += words("PROTECTIONS", Protection)
     lines += words("WHYS", Why)
-    lines += listed("SAID_CODES", "What was done or did not answer, clause by clause.", [*OUTCOMES, *GAPS])
+    lines += listed("OUTCOME_CODES", "What was done, clause by clause.", [*OUTCOMES])
+    lines += listed("PROBLEM_CODES", "Why a source does not answer, and what is wrong.", [*GAPS, *PROBLEMS])
+    lines += listed("ARGUMENT_CODES", "Lines of an argument.", [*ARGUMENT, *jupyters_culler.CODES])
     for model in models():
         lines += interface(model.__name__, definitions[model.__name__])
     return "\n".join(lines) + "\n"

@@ -63,11 +63,11 @@ def test_of_a_kernel_that_is_gone_nothing_is_said() -> None:
 )
 def test_the_limit_that_comes_first_is_named(seconds: float, words: str) -> None:
     """The guard's limit is reached when the rule's first stage that loses work is due."""
-    assert words in which_comes_first(seconds, holder(), rule(), policy())
+    assert words in which_comes_first(seconds, holder(), rule(), policy()).text
 
 
 def test_where_the_guard_ends_nothing_only_jupyters_limit_counts() -> None:
     """A rule that keeps, one that only warns, one that never is reached, and a policy that only observes."""
     for spared in (rule(keep=True), rule(ladder=rungs("warn")), rule(lasting=None)):
-        assert which_comes_first(60, holder(), spared, policy()).endswith("; the guard does not.")
-    assert which_comes_first(60, holder(), rule(), policy(mode=Mode.OBSERVE)).endswith("; the guard does not.")
+        assert which_comes_first(60, holder(), spared, policy()).text.endswith("; the guard does not.")
+    assert which_comes_first(60, holder(), rule(), policy(mode=Mode.OBSERVE)).text.endswith("; the guard does not.")

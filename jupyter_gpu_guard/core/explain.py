@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from .model import Reading, is_known
 from .policy import Action
@@ -181,19 +182,41 @@ _NOUNS = {
 }
 
 
-def argument(verdict: Verdict, now: float) -> list[str]:
+class Said(NamedTuple):
+    """One line: by its code and facts, so that a face can say it in its own language, and in English."""
+
+    code: str
+    text: str
+    facts: Mapping[str, Fact]
+
+
+ARGUMENT = ("argument-mode", "argument-rule", "due-now", "next-in", "next-now", "protected-now")  # the codes of lines
+
+
+def argument(verdict: Verdict, now: float) -> list[Said]:
     """The whole argument for one verdict, line by line. `now` is monotonic, as is the verdict's deadline."""
-    lines = [f"Rule: {verdict.rule}."]
-    lines += [sentence(reason) for reason in verdict.reasons]
+    lines = [Said("argument-rule", f"Rule: {verdict.rule}.", {"rule": verdict.rule})]
+    lines += [Said(reason.code.value, sentence(reason), reason.facts) for reason in verdict.reasons]
     if verdict.action is not Action.KEEP:
-        lines.append(f"Due now: {_NOUNS[verdict.action]}.")
-    if verdict.next_action is not None and verdict.deadline is not None and verdict.action is not verdict.next_action:
-        wait = verdict.deadline - now
-        when = f"in {span(wait)} at the earliest" if wait > 0 else "now"
-        lines.append(f"Next: {_NOUNS[verdict.next_action]} {when}.")
+        lines.append(Said("due-now", f"Due now: {_NOUNS[verdict.action]}.", {"step": verdict.action.value}))
+    following = verdict.next_action
+    if following is not None and verdict.deadline is not None and verdict.action is not following:
+        wait, noun = verdict.deadline - now, _NOUNS[following]
+        facts: dict[str, Fact] = {"step": following.value}
+        if wait > 0:
+            text = f"Next: {noun} in {span(wait)} at the earliest."
+            lines.append(Said("next-in", text, {**facts, "wait_seconds": wait}))
+        else:
+            lines.append(Said("next-now", f"Next: {noun} now.", facts))
     if verdict.protections:
-        lines.append("Protected now: " + ", ".join(p.value for p in verdict.protections) + ".")
+        names = ", ".join(p.value for p in verdict.protections)
+        lines.append(Said("protected-now", f"Protected now: {names}.", {"protections": names}))
     return lines
+
+
+def setting(mode: str, source: str) -> Said:
+    """The line before an argument: whether anything is done at all, and by which policy."""
+    return Said("argument-mode", f"Mode: {mode}. Policy: {source}.", {"mode": mode, "source": source})
 
 
 def reading(value: Reading) -> tuple[float | None, str | None]:

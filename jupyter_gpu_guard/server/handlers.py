@@ -121,15 +121,14 @@ class ExplainHandler(GuardHandler):
     @authorized(action="read")
     async def get(self, owner: str) -> None:
         """Why, for one owner."""
-        from .report import explanation  # noqa: PLC0415
+        from .report import explanation, with_lines  # noqa: PLC0415
 
         state, key = self.guard.published, self.owner(owner)
         answer = explanation(state, key)
         also = its_limit(self.kernel_manager, key.id) if key.kind is OwnerKind.KERNEL else None
         if also is not None:
             holder = state.holder(key)
-            line = which_comes_first(also, holder, state.rule_for(holder), state.policy)
-            answer = answer.model_copy(update={"lines": [*answer.lines, line]})
+            answer = with_lines(answer, [which_comes_first(also, holder, state.rule_for(holder), state.policy)])
         self.answer(answer)
 
 
@@ -142,7 +141,9 @@ class HealthHandler(GuardHandler):
         """Whether the guard runs and what it cannot do now."""
         from jupyter_gpu_guard import __version__  # noqa: PLC0415
 
+        from .report import coded  # noqa: PLC0415
         from .rules import WAITS  # noqa: PLC0415
+        from .said import of_problem  # noqa: PLC0415
         from .wire import WireHealth  # noqa: PLC0415
 
         state = await self.told()
@@ -159,6 +160,7 @@ class HealthHandler(GuardHandler):
                 last_tick_at=state.snapshot.taken_at.wall if state.snapshot else None,
                 ticks=state.ticks,
                 problems=problems,
+                said=[coded(part) for problem in problems for part in of_problem(problem)],
             )
         )
 

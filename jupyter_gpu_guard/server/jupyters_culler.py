@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jupyter_gpu_guard.core.explain import span
+from jupyter_gpu_guard.core.explain import Said, span
 from jupyter_gpu_guard.core.model import Holder
 from jupyter_gpu_guard.core.policy import Mode, Policy, Rule
 from jupyter_gpu_guard.core.remarks import limit_of
@@ -24,15 +24,20 @@ def its_limit(kernel_manager: Any, kernel_id: str) -> float | None:
     return float(own) if isinstance(own, (int, float)) else None
 
 
-def which_comes_first(its_limit: float, holder: Holder, rule: Rule, policy: Policy) -> str:
+CODES = ("jupyter-culls", "jupyter-culls-first", "jupyter-culls-later")
+
+
+def which_comes_first(its_limit: float, holder: Holder, rule: Rule, policy: Policy) -> Said:
     """One sentence on Jupyter's limit for an idle `holder`, and on whether the guard's comes before it."""
     first = f"Jupyter itself ends this kernel after {span(its_limit)} without a message (cull_idle_timeout)"
     ours = _limit(holder, rule)
     if ours is None or policy.mode is Mode.OBSERVE:
-        return f"{first}; the guard does not."
+        return Said("jupyter-culls", f"{first}; the guard does not.", {"its_seconds": its_limit})
+    facts = {"its_seconds": its_limit, "our_seconds": ours}
     if its_limit < ours:
-        return f"{first}; that comes before the guard's limit of {span(ours)}."
-    return f"{first}; the guard's limit of {span(ours)} comes first."
+        text = f"{first}; that comes before the guard's limit of {span(ours)}."
+        return Said("jupyter-culls-first", text, facts)
+    return Said("jupyter-culls-later", f"{first}; the guard's limit of {span(ours)} comes first.", facts)
 
 
 def _limit(holder: Holder, rule: Rule) -> float | None:
@@ -43,4 +48,4 @@ def _limit(holder: Holder, rule: Rule) -> float | None:
     return None if rule.keep or lasting is None or after is None else lasting + after
 
 
-__all__ = ["its_limit", "which_comes_first"]
+__all__ = ["CODES", "its_limit", "which_comes_first"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, cast
 
-from jupyter_gpu_guard.core.explain import argument, reading, sentence
+from jupyter_gpu_guard.core.explain import Said, argument, reading, sentence, setting
 from jupyter_gpu_guard.core.minutes import Minutes
 from jupyter_gpu_guard.core.model import (
     Device,
@@ -28,7 +28,7 @@ from jupyter_gpu_guard.core.window import minute_compute
 from jupyter_gpu_guard.published import Published
 
 from .rules import in_force
-from .said import Said, of_gap, of_outcome
+from .said import of_gap, of_outcome
 from .wire import (
     WireAction,
     WireBoard,
@@ -90,12 +90,19 @@ def explanation(state: Published, key: OwnerKey) -> WireExplanation:
     """One holder and the argument in words. Raises NoSuchOwnerError."""
     holder = state.holder(key)
     now = state.snapshot.taken_at.monotonic if state.snapshot else 0.0
-    lines = [f"Mode: {state.policy.mode.value}. Policy: {state.policy.source}."]
+    said = [setting(state.policy.mode.value, state.policy.source)]
     verdict = state.verdicts.get(key)
     if verdict is not None:
-        lines += argument(verdict, now)
+        said += argument(verdict, now)
     passed_over = [WirePassedOver(rule=rule, unmet=list(unmet)) for rule, unmet in state.passed_over(holder).items()]
-    return WireExplanation(holder=_holder(holder, state), lines=lines, passed_over=passed_over)
+    return with_lines(WireExplanation(holder=_holder(holder, state), lines=[], passed_over=passed_over), said)
+
+
+def with_lines(explanation: WireExplanation, said: Iterable[Said]) -> WireExplanation:
+    """The same with more lines, in words and by their codes."""
+    more = [coded(line) for line in said]
+    lines = [*explanation.lines, *(line.text for line in more)]
+    return explanation.model_copy(update={"lines": lines, "argument": [*explanation.argument, *more]})
 
 
 def lease_to_wire(lease: Lease) -> WireLease:
@@ -134,9 +141,14 @@ def _reasons(reasons: Iterable[Reason]) -> list[WireReason]:
     return [WireReason(code=r.code.value, text=sentence(r), facts=dict(r.facts)) for r in reasons]
 
 
+def coded(said: Said) -> WireReason:
+    """A sentence by its code; an empty one where it is not known."""
+    return WireReason(code=said.code, text=said.text, facts=dict(said.facts))
+
+
 def _coded(said: Iterable[Said]) -> Iterator[WireReason]:
     """Sentences by their codes. One without a code is there too if others have one: its text stands among theirs."""
-    parts = [WireReason(code=code, text=text, facts=dict(facts)) for code, text, facts in said]
+    parts = [coded(part) for part in said]
     if any(part.code for part in parts):
         yield from parts
 

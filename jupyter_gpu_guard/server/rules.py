@@ -14,12 +14,14 @@ from jupyter_gpu_guard.core.policy import Match, Mode, Policy, Rule, Stage
 from jupyter_gpu_guard.core.verdict import Fact
 from jupyter_gpu_guard.published import Pending, Published
 
+from .said import of_policy_fault
 from .wire import (
     WireBudget,
     WireEffectivePolicy,
     WireExemption,
     WirePending,
     WirePolicy,
+    WireReason,
     WireRule,
     WireStage,
     WireTouched,
@@ -50,7 +52,14 @@ def for_users(state: Published) -> Published:
 def in_force(state: Published) -> WirePolicy:
     """Which policy it is, and which one waits."""
     policy = state.policy
-    return WirePolicy(hash=policy.digest, source=policy.source, fault=policy.fault, pending=pending(state))
+    said = of_policy_fault(policy.fault)
+    return WirePolicy(
+        hash=policy.digest,
+        source=policy.source,
+        fault=policy.fault,
+        said=None if said is None else WireReason(code=said.code, text=said.text, facts=dict(said.facts)),
+        pending=pending(state),
+    )
 
 
 def effective(state: Published) -> WireEffectivePolicy:

@@ -268,11 +268,15 @@ class WirePending(Wire):
 
 
 class WirePolicy(Wire):
-    """Which policy is in force. `fault` says why a newer file was not taken; where, only to an administrator."""
+    """Which policy is in force. `fault` says why a newer file was not taken; where, only to an administrator.
+
+    `said` is the `fault` by its code, for whoever is not told where.
+    """
 
     hash: str
     source: str
     fault: str | None
+    said: WireReason | None = None
     pending: WirePending | None = None
 
 
@@ -375,11 +379,12 @@ class WirePassedOver(Wire):
 class WireExplanation(Wire):
     """GET `gpu-guard/api/v1/explain/{owner}`: one holder, and in `lines` the whole argument in English.
 
-    `passed_over` are the rules that were asked before the one that decides, in order.
+    `argument` is the same by codes. `passed_over` are the rules that were asked before the one that decides, in order.
     """
 
     holder: WireHolder
     lines: list[str]
+    argument: list[WireReason] = Field(default_factory=list)
     passed_over: list[WirePassedOver] = Field(default_factory=list)
 
 
@@ -462,7 +467,7 @@ class WireError(Wire):
 
 
 class WireHealth(Wire):
-    """GET `gpu-guard/api/v1/health`."""
+    """GET `gpu-guard/api/v1/health`. `said` are the `problems`, or their parts, by codes; empty where it is none."""
 
     status: Literal["ok", "degraded"]
     version: str
@@ -471,3 +476,4 @@ class WireHealth(Wire):
     last_tick_at: datetime | None
     ticks: int
     problems: list[str]
+    said: list[WireReason] = []

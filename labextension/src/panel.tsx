@@ -14,6 +14,7 @@ import type { ILanguage } from './language';
 import type { GuardModel } from './model';
 import { passedOverTexts } from './policies';
 import { type IPanelView, viewOf } from './view';
+import { argumentTexts, problemTexts } from './why';
 
 /** The sidebar. It draws what the model has, and tells the model whether somebody looks. */
 export class GuardPanel extends ReactWidget {
@@ -45,8 +46,11 @@ export class GuardPanel extends ReactWidget {
         this.update();
       },
       explain: async owner => {
-        const { lines, passed_over: passed } = await model.explain(owner);
-        return { lines, passedOver: passedOverTexts(passed ?? [], language) };
+        const told = await model.explain(owner);
+        return {
+          lines: argumentTexts(told, model.now(), language),
+          passedOver: passedOverTexts(told.passed_over ?? [], language)
+        };
       },
       showPolicy: () => void actions.showPolicy(model.policy())
     };
@@ -167,7 +171,8 @@ export class GuardPanel extends ReactWidget {
     this.update();
   };
 
-  private readonly askProblems = async (): Promise<string[]> => (await this.model.health()).problems;
+  private readonly askProblems = async (): Promise<string[]> =>
+    problemTexts(await this.model.health(), this.model.now(), this.language);
   private readonly arrangements: Arrangements;
   private arrangement: IArrangement;
   private readonly unfolded = new Set<string>();

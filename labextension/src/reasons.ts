@@ -1,10 +1,12 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
+import { ARGUMENT } from './arguments';
 import { bytes, duration, moment, percent } from './format';
 import type { ILanguage } from './language';
 import { about } from './readings';
 import { SAID } from './said';
+import { TROUBLES } from './troubles';
 import type { REASON_CODES, WireReason } from './wire';
-import { personText, stateWord, unknownText } from './words';
+import { deviceText, personText, roomText, stateWord, unknownText } from './words';
 
 type ReasonCode = (typeof REASON_CODES)[number];
 
@@ -150,11 +152,10 @@ const REASONS: Record<ReasonCode, (facts: Facts) => string> = {
     ),
   'waiting-for-room': f =>
     f.trans.__(
-      'It is to come back and waits for room on %1: it needs %2, and %3 is free there%4.',
-      f.word('device'),
+      'It is to come back and waits for room on %1: it needs %2. Free there: %3.',
+      deviceText(f.word('device'), f.trans),
       f.bytes('needed_bytes'),
-      f.bytes('free_bytes'),
-      f.aside('held_by')
+      roomText(f.isNull('free_bytes') ? null : f.bytes('free_bytes'), f.word('held_by'), f.trans)
     ),
   'over-budget': f =>
     f.trans.__(
@@ -229,7 +230,12 @@ const REASONS: Record<ReasonCode, (facts: Facts) => string> = {
 };
 
 /** A newer server may have codes for which there are no words here. */
-const SENTENCES: Partial<Record<string, (facts: Facts) => string>> = { ...REASONS, ...SAID };
+const SENTENCES: Partial<Record<string, (facts: Facts) => string>> = {
+  ...REASONS,
+  ...SAID,
+  ...TROUBLES,
+  ...ARGUMENT
+};
 
 /** Code for a cell: IPython keeps the frames of the last error, and with them all that they name. */
 const FORGET_THE_ERROR = 'import sys, gc; sys.last_exc = sys.last_value = sys.last_traceback = None; gc.collect()';

@@ -1,9 +1,10 @@
 import type { Facts } from './reasons';
-import type { SAID_CODES } from './wire';
+import type { OUTCOME_CODES } from './wire';
+import { deviceText, kindWord, roomText, stateWord, stepNoun, whoText } from './words';
 
-type SaidCode = (typeof SAID_CODES)[number];
+type SaidCode = (typeof OUTCOME_CODES)[number];
 
-/** What was done, and why a source is silent, clause by clause: parts of sentences in the first half, whole ones below. */
+/** What was done, clause by clause: parts of sentences. */
 export const SAID: Record<SaidCode, (facts: Facts) => string> = {
   'ended-in': f => f.trans.__('ended in %1', f.took()),
   ended: f => f.trans.__('ended'),
@@ -77,59 +78,111 @@ export const SAID: Record<SaidCode, (facts: Facts) => string> = {
   'goes-on': f => f.trans.__('it goes on as before'),
   'back-after': f => f.trans.__('%1 are back on the GPU after %2', f.held('held_bytes'), f.took()),
   'not-parked': f => f.trans.__('it is not parked'),
-
-  'no-driver': f =>
+  'nothing-to-do': f => f.trans.__('mode observe: nothing to do'),
+  rehearsal: f => f.trans.__('nothing was done: this is a rehearsal'),
+  'cut-off': f => f.trans.__('the server ended before the act was over'),
+  warned: f => f.trans.__('warned: holds %1', f.held('held_bytes')),
+  'step-at': f => f.trans.__('%1 at %2', stepNoun(f.word('step'), f.trans), f.moment('moment')),
+  'nothing-follows': f => f.trans.__('nothing follows by itself'),
+  'nobody-told': f => f.trans.__('nobody could be told so far'),
+  'warning-failed': f =>
+    f.trans.__("the warning could not be published (%1; the server's log says more)", f.word('kind')),
+  'another-owner': f => f.trans.__('the verdict is about another owner than %1', f.word('owner')),
+  'not-offered': f => f.trans.__('%1 is not offered here', stepNoun(f.word('step'), f.trans)),
+  'not-carried-out': f => f.trans.__('%1 is nothing to be carried out', stepNoun(f.word('step'), f.trans)),
+  'no-door': f => f.trans.__('it cannot be shut down here (%1)', kindWord(f.word('kind'), f.trans)),
+  'state-by-now': f => f.trans.__('by now its state is “%1”', stateWord(f.word('state'), f.trans)),
+  'starts-again': f => f.trans.__('it was ended twice within an hour, and something starts it again'),
+  'not-told-to-end': f => f.trans.__('it could not be told to end (%1)', f.word('kind')),
+  'port-not-free': f => f.trans.__('its port, %1, is not free: something else listens there', f.word('port')),
+  'cannot-be-ended-permission': f => cannotBeEnded(f, f.trans.__('there is no permission to signal it')),
+  'cannot-be-ended-unsafe': f => cannotBeEnded(f, f.trans.__('this system has no safe way to signal it')),
+  'cannot-be-ended-never': f => cannotBeEnded(f, f.trans.__('it is never signalled')),
+  'waits-in-driver': f =>
     f.trans.__(
-      'No NVIDIA driver here (libnvidia-ml.so.1 is not found): install the driver, or start the container with its GPUs.'
+      'its process, pid %1, does not end: it waits in a driver or for a disk (state D), and ends once that is over',
+      f.word('pid')
     ),
-  'driver-not-loaded': f =>
-    f.trans.__('The NVIDIA driver is not loaded: see whether `nvidia-smi` works, and load it or reboot.'),
-  'driver-forbidden': f =>
+  'no-kernel': f => f.trans.__('it is no kernel (but %1)', kindWord(f.word('kind'), f.trans)),
+  'process-not-here': f => f.trans.__('its process is not known here: it may run on another machine'),
+  'no-kernelspec': f => f.trans.__('its kernelspec cannot be read'),
+  'another-language': f => f.trans.__('its kernel is not for Python (but %1)', f.word('language')),
+  'not-idle': f => f.trans.__('its state is “%1”, and not idle', stateWord(f.word('state'), f.trans)),
+  'silent-though-idle': f => f.trans.__('it did not answer, although it seemed to be idle'),
+  'no-ipython': f => f.trans.__('it is no IPython kernel (but %1)', f.word('kind')),
+  'activity-unknown': f => f.trans.__('this server notes activity in a way that is not known, so asking would count'),
+  'has-ended': f => f.trans.__('it has ended by itself'),
+  'kernel-late': f => f.trans.__('it did not answer within %1', f.span('limit_seconds')),
+  'not-interrupted': f => f.trans.__('it was not interrupted'),
+  'no-answer': noAnswer,
+  'failed-inside': failedInside,
+  'farewell-late': f => f.trans.__('what was registered for its end was not over within %1', f.span('limit_seconds')),
+  'farewell-no-answer': f => notCalled(f, noAnswer(f)),
+  'farewell-failed-inside': f => notCalled(f, failedInside(f)),
+  'farewell-not-asked': f => f.trans.__('what was registered for its end could not be asked for (%1)', f.word('kind')),
+  'farewell-called': f => f.trans.__('before that, %1 was called', f.word('functions')),
+  'farewell-failed': f => f.trans.__('%1, registered for its end, failed (%2)', f.word('function'), f.word('kind')),
+  'farewell-no-time': f => f.trans.__('there was no time for %1', f.word('functions')),
+  'park-only-kernels': f => f.trans.__('only kernels can be parked'),
+  'park-elsewhere': f => f.trans.__('it runs elsewhere, or its process is not known'),
+  'parked-already': f => f.trans.__('it is parked already'),
+  'park-only-idle': f =>
+    f.trans.__('only an idle kernel can be parked, and its state is “%1”', stateWord(f.word('state'), f.trans)),
+  'park-only-inferred': f => f.trans.__('it is only inferred, and not seen, that it is on a device'),
+  'park-not-all-seen': f => f.trans.__('not all that belongs to it could be seen'),
+  'park-devices-unread': f => f.trans.__('the devices could not be read'),
+  'park-processes-unread': f => f.trans.__('the process table could not be read'),
+  'park-one-process': f =>
+    f.trans._n(
+      '%1 of its processes is on devices, and only exactly one can be parked',
+      '%1 of its processes are on devices, and only exactly one can be parked',
+      f.number('process_count')
+    ),
+  'park-device-silent': f => f.trans.__('its device does not answer'),
+  'park-mig': f => f.trans.__('it is on a MIG instance, and the driver cannot park what is there'),
+  'park-mps': f => f.trans.__('it uses the multi-process service (MPS), and the driver cannot park such a process'),
+  'park-not-compute': f => f.trans.__('it uses its device for more than compute (type %1)', f.word('kind')),
+  'park-memory-unknown': f => f.trans.__('it is not known how much it holds'),
+  'park-managed': f =>
     f.trans.__(
-      'This user may not talk to the NVIDIA driver: let the user read and write /dev/nvidiactl and /dev/nvidia*.'
+      '%1 on its device are on no list: managed memory, it seems, which cannot be parked',
+      f.bytes('held_bytes')
     ),
-  'driver-too-old': f => f.trans.__('The NVIDIA driver is too old for nvidia-ml-py: update the driver.'),
-  'driver-mismatch': f =>
+  'park-off': f => f.trans.__('parking is switched off'),
+  'setting-allows': f => f.trans.__('%1 allows it', `${f.word('setting')} = True`),
+  'park-package': f => f.trans.__('it needs the package cuda-bindings: %1', INSTALL),
+  'park-package-newer': f => f.trans.__('it needs the package cuda-bindings, 12.8 or later: %1', INSTALL),
+  'park-not-noted': f => f.trans.__('it could not be written down that it is parked (%1)', f.word('detail')),
+  'park-state': f => f.trans.__('the driver says that its process is in the state “%1”', f.word('state')),
+  'park-process-is': f => f.trans.__('the driver says that its process is in the state “%1”', f.word('state')),
+  'park-host-unknown': f => f.trans.__('it cannot be told how much memory of the host is free'),
+  'park-host-full': f =>
     f.trans.__(
-      'The NVIDIA driver and its library have different versions, as after an update: reboot, or reload the driver and restart this server.'
+      "it needs %1 of the host's memory, with what is to stay free, and there are %2",
+      f.bytes('needed_bytes'),
+      f.bytes('free_bytes')
     ),
-  'no-gpu': f => f.trans.__('The NVIDIA driver finds no GPU: see `nvidia-smi` and the system log.'),
-  'driver-silent': f =>
-    f.trans.__('The NVIDIA driver does not answer (%1): see `nvidia-smi` and the system log.', f.word('detail')),
-  'driver-closed': f =>
-    f.trans.__('The connection to the NVIDIA driver was closed by another part of this server; it is opened again.'),
-  'library-missing': f => f.trans.__('The Python package nvidia-ml-py is missing: %1', 'pip install nvidia-ml-py'),
-  'linux-only': f => f.trans.__('jupyter-gpu-guard measures on Linux only.'),
-  'no-other-gpu': f => f.trans.__('There is no AMD or Intel GPU here.'),
-  stopping: f => f.trans.__('The guard is stopping.'),
-  'device-silent': f =>
-    f.trans.__('GPU %1 does not answer (%2): see `nvidia-smi` and the system log.', f.word('index'), f.word('detail')),
-  'pids-hidden': f =>
-    f.trans.__(
-      "%1: this container cannot see its own GPU processes, because the driver names them by the host's numbers: update the driver to 570 or later, or start the container in the host's pid namespace. For a notebook that is alone on its GPU, %2 gives an estimate.",
-      f.word('device'),
-      'c.GpuGuard.estimate_sole_owner = True'
-    ),
-  'who-is-estimated': f =>
-    f.trans.__(
-      '%1: who is on it is an estimate, because this container cannot see its own GPU processes: nothing is ended on it unless a rule trusts estimates.',
-      f.word('device')
-    ),
-  'who-is-forbidden': f =>
-    f.trans.__('%1: this user may not see which processes use it: an administrator can allow it.', f.word('device')),
-  'who-is-unsupported': f =>
-    f.trans.__('%1: this driver does not say which processes use it, so nothing can be judged.', f.word('device')),
-  'who-is-unknown': f =>
-    f.trans.__(
-      '%1: the driver does not say which processes use it (%2): see `nvidia-smi` and the system log.',
-      f.word('device'),
-      f.word('detail')
-    ),
-  'kernels-late': f => f.trans.__("the server's kernels gave no answer within %1", f.span('limit_seconds')),
-  'kernels-silent': f => f.trans.__("the server's kernels could not be listed: %1", f.word('detail')),
-  'processes-unread': f => f.trans.__('the process table could not be read: %1', f.word('detail')),
-  'devices-unread': f => f.trans.__('the devices could not be read: %1', f.word('detail')),
-  'leases-unread': f => f.trans.__('the leases could not be read: %1', f.word('detail'))
+  'driver-no-reason': f => f.trans.__('the driver gave no reason'),
+  'driver-gave-up': f => f.trans.__('the driver has given its process up: only a restart of the kernel helps'),
+  'calls-may-wait': f => f.trans.__('its GPU calls may have to wait now: resume it, or restart the kernel'),
+  'calls-still-wait': f => f.trans.__('its GPU calls still wait: resume it again, or restart the kernel'),
+  'stays-parked': f => f.trans.__('it stays parked, and nothing is lost. It is tried again'),
+  'more-room-may-help': f => f.trans.__('more free GPU memory may help, otherwise restart the kernel'),
+  'park-process-gone': f => f.trans.__('process %1 has ended, or is another one by now', f.word('pid')),
+  'park-process-whose': f => f.trans.__('it cannot be told whose process %1 is', f.word('pid')),
+  'park-process-others': f => f.trans.__('process %1 belongs to another user', f.word('pid')),
+  'park-driver-speaks': f =>
+    f.trans.__('the driver is too old: it speaks CUDA %1, parking needs driver 570', f.word('version')),
+  'park-driver-old': f => f.trans.__('the driver is too old: parking needs driver 570 (%1)', f.word('detail')),
+  'park-step-refused': f => f.trans.__('the driver refuses the step %1 (%2)', f.word('step'), f.word('kind')),
+  'park-no-library': f => f.trans.__('cuda.bindings cannot be used (%1)', f.word('detail')),
+  'helper-not-started': f => f.trans.__('the helper could not be started (%1)', f.word('detail')),
+  'helper-late': f => f.trans.__('the driver has not answered within %1', f.span('limit_seconds')),
+  'helper-silent': f => f.trans.__('the helper has ended without an answer (status %1)', f.word('status')),
+  'waits-for-room': f => waits(f, f.bytes('free_bytes')),
+  'waits-for-room-of': f => waits(f, f.bytes('free_bytes'), f.word('who')),
+  'waits-for-unknown-room': f => waits(f, null),
+  'waits-for-unknown-room-of': f => waits(f, null, f.word('who'))
 };
 
 function leftAlone(f: Facts, count: number): string {
@@ -141,5 +194,32 @@ function leftAlone(f: Facts, count: number): string {
 }
 
 function stillHeld(f: Facts): string {
-  return f.trans.__('%1 still held by %2', f.held('held_bytes'), f.word('who'));
+  return f.trans.__('%1 still held by %2', f.held('held_bytes'), whoText(f.word('who'), f.trans));
+}
+
+const INSTALL = "pip install 'jupyter-gpu-guard[park]'";
+
+function cannotBeEnded(f: Facts, why: string): string {
+  return f.trans.__('its process, pid %1, cannot be ended: %2', f.word('pid'), why);
+}
+
+function noAnswer(f: Facts): string {
+  return f.trans.__('it gave no answer (status %1, %2)', f.word('status'), f.word('kind'));
+}
+
+function failedInside(f: Facts): string {
+  return f.trans.__('it failed in the kernel (%1)', f.word('kind'));
+}
+
+function notCalled(f: Facts, why: string): string {
+  return f.trans.__('what was registered for its end could not be called: %1', why);
+}
+
+function waits(f: Facts, free: string | null, who = ''): string {
+  return f.trans.__(
+    'it waits for room: it needs %1 on %2, free there: %3',
+    f.bytes('needed_bytes'),
+    deviceText(f.word('device'), f.trans),
+    roomText(free, who, f.trans)
+  );
 }

@@ -85,7 +85,7 @@ export function viewOf(
   return {
     simulated: report.simulated,
     observing: report.mode === 'observe',
-    policyFault: report.policy.fault,
+    policyFault: report.policy.said ? reasonText(report.policy.said, now, language) : report.policy.fault,
     policyWaits: waitsOf(report, language),
     late: lateOf(report, now, language),
     gaps: report.gaps.map(gap => ({

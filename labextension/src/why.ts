@@ -3,9 +3,9 @@ import { bytes, duration, moment } from './format';
 import type { ILanguage } from './language';
 import { labelOf } from './places';
 import { estimateText, marked, notKnown, reading } from './readings';
-import { reasonTexts } from './reasons';
+import { reasonText, reasonTexts } from './reasons';
 import { hasReason, threats } from './standing';
-import type { WireHolder, WireProcess, WireReport } from './wire';
+import type { WireExplanation, WireHealth, WireHolder, WireProcess, WireReport } from './wire';
 import { protectionText } from './words';
 
 /** The argument behind a row, in sentences. */
@@ -179,4 +179,18 @@ function leftoversOf(
     ...holder.leftovers.map(processText),
     trans.__('They are not charged to the present kernel. If nobody needs them: %1', `kill ${pids.join(' ')}`)
   ];
+}
+
+/** The whole argument, line by line; in English where the server says it only so. */
+export function argumentTexts(told: WireExplanation, now: number, language: ILanguage): string[] {
+  const lines = told.argument ?? [];
+  return lines.length === 0
+    ? [...told.lines]
+    : lines.map(line => reasonText(line, now, language, told.holder.estimated));
+}
+
+/** What the guard cannot do now. */
+export function problemTexts(health: WireHealth, now: number, language: ILanguage): string[] {
+  const said = health.said ?? [];
+  return said.length === 0 ? [...health.problems] : said.map(each => reasonText(each, now, language));
 }

@@ -67,8 +67,8 @@ export const WHYS = [
   "suspended"
 ] as const;
 
-/** What was done or did not answer, clause by clause. */
-export const SAID_CODES = [
+/** What was done, clause by clause. */
+export const OUTCOME_CODES = [
   "ended-in",
   "ended",
   "freed-in",
@@ -118,6 +118,7 @@ export const SAID_CODES = [
   "keeps-pool",
   "keeps-pool-in-use",
   "keeps-variables",
+  "farewell-failed",
   "framework-failed",
   "error-holds",
   "no-framework",
@@ -128,6 +129,93 @@ export const SAID_CODES = [
   "goes-on",
   "back-after",
   "not-parked",
+  "nothing-to-do",
+  "rehearsal",
+  "cut-off",
+  "warned",
+  "step-at",
+  "nothing-follows",
+  "nobody-told",
+  "warning-failed",
+  "another-owner",
+  "not-offered",
+  "not-carried-out",
+  "no-door",
+  "state-by-now",
+  "starts-again",
+  "not-told-to-end",
+  "port-not-free",
+  "cannot-be-ended-permission",
+  "cannot-be-ended-unsafe",
+  "cannot-be-ended-never",
+  "waits-in-driver",
+  "no-kernel",
+  "process-not-here",
+  "no-kernelspec",
+  "another-language",
+  "not-idle",
+  "silent-though-idle",
+  "no-ipython",
+  "activity-unknown",
+  "has-ended",
+  "kernel-late",
+  "not-interrupted",
+  "no-answer",
+  "failed-inside",
+  "farewell-late",
+  "farewell-no-answer",
+  "farewell-failed-inside",
+  "farewell-not-asked",
+  "farewell-called",
+  "farewell-no-time",
+  "park-only-kernels",
+  "park-elsewhere",
+  "parked-already",
+  "park-only-idle",
+  "park-only-inferred",
+  "park-not-all-seen",
+  "park-devices-unread",
+  "park-processes-unread",
+  "park-one-process",
+  "park-device-silent",
+  "park-mig",
+  "park-mps",
+  "park-not-compute",
+  "park-memory-unknown",
+  "park-managed",
+  "park-off",
+  "setting-allows",
+  "park-package",
+  "park-package-newer",
+  "park-not-noted",
+  "park-state",
+  "park-host-unknown",
+  "park-host-full",
+  "driver-no-reason",
+  "driver-gave-up",
+  "calls-may-wait",
+  "calls-still-wait",
+  "stays-parked",
+  "more-room-may-help",
+  "park-process-gone",
+  "park-process-whose",
+  "park-process-others",
+  "park-driver-speaks",
+  "park-driver-old",
+  "park-step-refused",
+  "park-process-is",
+  "park-no-library",
+  "helper-not-started",
+  "helper-late",
+  "helper-silent",
+  "waits-for-room",
+  "waits-for-room-of",
+  "waits-for-unknown-room",
+  "waits-for-unknown-room-of"
+] as const;
+
+/** Why a source does not answer, and what is wrong. */
+export const PROBLEM_CODES = [
   "no-driver",
   "driver-not-loaded",
   "driver-forbidden",
@@ -150,7 +238,57 @@ export const SAID_CODES = [
   "kernels-silent",
   "processes-unread",
   "devices-unread",
-  "leases-unread"
+  "leases-unread",
+  "driver-list-fails",
+  "library-broken",
+  "library-other",
+  "driver-late",
+  "other-gpus-unread",
+  "no-simulated",
+  "who-is-next",
+  "who-is-implausible",
+  "instances-unknown",
+  "terminals-silent",
+  "tensorboards-silent",
+  "marks-unread",
+  "activity-unread",
+  "no-tick",
+  "policy-kept",
+  "policy-none",
+  "policy-waits",
+  "policy-waits-for",
+  "leases-unsaved",
+  "leases-kept",
+  "leases-stay",
+  "leases-damaged",
+  "leases-aside",
+  "audit-unwritten",
+  "parked-unread",
+  "parked-damaged",
+  "audit-lost-one",
+  "audit-lost",
+  "budgets-apart",
+  "budgets-unopened",
+  "budgets-unread",
+  "budgets-unsaved",
+  "budgets-not-counted",
+  "budgets-too-many",
+  "activity-stands",
+  "nobody-told-by",
+  "teller-unusable"
+] as const;
+
+/** Lines of an argument. */
+export const ARGUMENT_CODES = [
+  "argument-mode",
+  "argument-rule",
+  "due-now",
+  "next-in",
+  "next-now",
+  "protected-now",
+  "jupyter-culls",
+  "jupyter-culls-first",
+  "jupyter-culls-later"
 ] as const;
 
 /** A coded fact and its English sentence; faces translate by `code` and `facts`, and fall back to `text`. */
@@ -367,11 +505,16 @@ export interface WirePending {
   holders: number;
 }
 
-/** Which policy is in force. `fault` says why a newer file was not taken; where, only to an administrator. */
+/**
+ * Which policy is in force. `fault` says why a newer file was not taken; where, only to an administrator.
+ *
+ * `said` is the `fault` by its code, for whoever is not told where.
+ */
 export interface WirePolicy {
   hash: string;
   source: string;
   fault: string | null;
+  said?: WireReason | null;
   pending?: WirePending | null;
 }
 
@@ -466,11 +609,12 @@ export interface WirePassedOver {
 /**
  * GET `gpu-guard/api/v1/explain/{owner}`: one holder, and in `lines` the whole argument in English.
  *
- * `passed_over` are the rules that were asked before the one that decides, in order.
+ * `argument` is the same by codes. `passed_over` are the rules that were asked before the one that decides, in order.
  */
 export interface WireExplanation {
   holder: WireHolder;
   lines: Array<string>;
+  argument?: Array<WireReason>;
   passed_over?: Array<WirePassedOver>;
 }
 
@@ -536,7 +680,7 @@ export interface WireError {
   message: string;
 }
 
-/** GET `gpu-guard/api/v1/health`. */
+/** GET `gpu-guard/api/v1/health`. `said` are the `problems`, or their parts, by codes; empty where it is none. */
 export interface WireHealth {
   status: "ok" | "degraded";
   version: string;
@@ -545,4 +689,5 @@ export interface WireHealth {
   last_tick_at: string | null;
   ticks: number;
   problems: Array<string>;
+  said?: Array<WireReason>;
 }

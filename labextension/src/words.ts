@@ -40,6 +40,82 @@ export function stateWord(state: string, trans: TranslationBundle): string {
   }
 }
 
+/** A step of a ladder, as something that comes. */
+export function stepNoun(step: string, trans: TranslationBundle): string {
+  switch (step) {
+    case 'keep':
+      return trans.__('nothing');
+    case 'warn':
+      return trans.__('a warning');
+    case 'release':
+      return trans.__('the release of what its frameworks keep');
+    case 'park':
+      return trans.__("its parking in the host's memory");
+    case 'resume':
+      return trans.__('its return to the GPU');
+    case 'shutdown':
+      return trans.__('a shutdown');
+    default:
+      return step;
+  }
+}
+
+/** A kind of owner. */
+export function kindWord(kind: string, trans: TranslationBundle): string {
+  switch (kind) {
+    case 'kernel':
+      return trans.__('a kernel');
+    case 'terminal':
+      return trans.__('a terminal');
+    case 'tensorboard':
+      return 'TensorBoard';
+    case 'leftovers':
+      return trans.__('what was left behind');
+    default:
+      return kind;
+  }
+}
+
+/** A device by its name, which one that does not answer has not told. */
+export function deviceText(device: string, trans: TranslationBundle): string {
+  return device === 'its device' ? trans.__('its device') : device;
+}
+
+/** What is free on a device (null: not known), and who holds the rest (empty: not known). */
+export function roomText(free: string | null, who: string, trans: TranslationBundle): string {
+  const room = free ?? trans.__('not known');
+  return who === '' ? room : trans.__('%1 (held by %2)', room, whoText(who, trans));
+}
+
+/** Who holds a device, as the server lists them: processes, or notebooks and others. */
+export function whoText(who: string, trans: TranslationBundle): string {
+  return who
+    .replace(/pid (\d+) \(state (\w)(?:, ([^()]+))?\)/g, (_all, pid: string, state: string, why?: string) =>
+      why === undefined
+        ? trans.__('pid %1 (state %2)', pid, state)
+        : trans.__('pid %1 (state %2, %3)', pid, state, signalText(why, trans))
+    )
+    .replace(
+      /(^|, )others ([\d.]+ \w+|\(not known how much\))$/,
+      (_all, before: string, amount: string) => `${before}${trans.__('others %1', amount)}`
+    )
+    .replace(/\(not known how much\)/g, trans.__('(not known how much)'));
+}
+
+/** Why a process was not signalled. */
+function signalText(why: string, trans: TranslationBundle): string {
+  switch (why) {
+    case 'there is no permission to signal it':
+      return trans.__('there is no permission to signal it');
+    case 'this system has no safe way to signal it':
+      return trans.__('this system has no safe way to signal it');
+    case 'it is never signalled':
+      return trans.__('it is never signalled');
+    default:
+      return why;
+  }
+}
+
 /** What spares a holder now. */
 export function protectionText(code: string, trans: TranslationBundle): string {
   const texts: Record<Known<typeof PROTECTIONS>, string> = {

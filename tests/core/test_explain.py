@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_gpu_guard.core.explain import argument, memory, percent, reading, sentence, span
+from jupyter_gpu_guard.core.explain import ARGUMENT, Said, argument, memory, percent, reading, sentence, setting, span
 from jupyter_gpu_guard.core.model import OwnerState, Unknown, Why
 from jupyter_gpu_guard.core.policy import Action, Belts
 from jupyter_gpu_guard.core.verdict import Code, Fact, Reason
@@ -116,26 +116,44 @@ def test_a_sentence_without_its_optional_facts_is_whole() -> None:
     assert sentence(unread).startswith("Its memory could not be read (not-read);")
 
 
+def texts(lines: list[Said]) -> list[str]:
+    """The lines in English."""
+    return [line.text for line in lines]
+
+
+def test_each_line_of_an_argument_has_a_code_with_facts() -> None:
+    """Reasons by their own; the others by those that are listed."""
+    now = 100_000.0
+    lines = argument(verdict_on(holder(), now=now), now)
+    assert [line.code for line in lines] == ["argument-rule", "idle-too-long", "due-now", "next-in"]
+    assert (lines[0].facts, lines[2].facts) == ({"rule": "default"}, {"step": "warn"})
+    assert lines[3].facts == {"step": "shutdown", "wait_seconds": 900.0}
+    kept = argument(verdict_on(holder(), by=rule(keep=True), now=now), now)
+    assert kept[-1] == ("protected-now", "Protected now: exempt.", {"protections": "exempt"})
+    ours = {line.code for line in (*lines, *kept, setting("enforce", "site.yaml"))}
+    assert ours <= {*ARGUMENT, *(code.value for code in Code)}
+
+
 def test_the_argument_names_rule_reasons_and_what_comes() -> None:
     """In this order, with the time that is left."""
     now = 100_000.0
     warn = verdict_on(holder(), now=now)
-    assert argument(warn, now) == [
+    assert texts(argument(warn, now)) == [
         "Rule: default.",
         "Holds 12.0 GiB with less than 5 % compute for 3 h; the limit is 2 h.",
         "Due now: a warning.",
         "Next: a shutdown in 15 min at the earliest.",
     ]
-    early = argument(verdict_on(holder(), "1h", now=now), now)
+    early = texts(argument(verdict_on(holder(), "1h", now=now), now))
     assert early[-1] == "Next: a warning in 1 h at the earliest."
-    kept = argument(verdict_on(holder(), by=rule(keep=True), now=now), now)
+    kept = texts(argument(verdict_on(holder(), by=rule(keep=True), now=now), now))
     assert kept == ["Rule: default.", "Rule default leaves it alone.", "Protected now: exempt."]
 
 
 def test_the_argument_for_an_act_says_what_is_due() -> None:
     """It is not announced a second time."""
     (act,) = acts(drive(still(20), policy(rule(lasting="20s", notice="10s"))), Action.SHUTDOWN)
-    lines = argument(act.verdict, act.begun.monotonic)
+    lines = texts(argument(act.verdict, act.begun.monotonic))
     assert lines[-1] == "Due now: a shutdown."
 
 
@@ -143,7 +161,7 @@ def test_an_overdue_step_comes_now() -> None:
     """A belt holds it back; there is no time left to tell."""
     ticks = drive(still(20), policy(rule(lasting="20s", notice="10s"), belts=Belts(0, 0)))
     (verdict,) = ticks[-1].verdicts.values()
-    assert argument(verdict, ticks[-1].snapshot.taken_at.monotonic)[-1] == "Next: a shutdown now."
+    assert texts(argument(verdict, ticks[-1].snapshot.taken_at.monotonic))[-1] == "Next: a shutdown now."
 
 
 @pytest.mark.parametrize(
