@@ -420,7 +420,10 @@ def test_a_kernel_that_is_a_job_of_a_queue_is_taken_off_by_its_provisioner(root,
         assert (outcome.result, outcome.freed_bytes) == (Result.DONE, 9 * GIB)
         assert JobProvisioner.cleanups == 1
         assert signals == []
-        assert [key for key, each in stage.table.read().items() if each.session == job.pid and not each.is_over] == []
+        await until(
+            lambda: not any(each.session == job.pid and not each.is_over for each in stage.table.read().values()),
+            "nothing of it to be left",
+        )
 
     play(root, scene)
 
