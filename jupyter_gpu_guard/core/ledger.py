@@ -39,7 +39,8 @@ class Case:
     `stages_done` rungs of the rule's ladder are behind it. `warned_at`: since when a delivered warning names a loss; it
     is None after a hint that nothing follows by itself, and once nothing does any more. `deadline` was promised in such
     a warning, or shown after it: nothing is lost before it, and it only ever moves away. `undelivered`: the warning has
-    reached nobody so far. `hinted`: some warning has been given, if only a hint.
+    reached nobody so far. `hinted`: some warning has been given, if only a hint. `acting`: something is being done to
+    its owner; `gently`: and that leaves it alive.
     """
 
     owner: OwnerKey
@@ -51,6 +52,7 @@ class Case:
     deadline: float | None = None
     notice: Notice | None = None
     acting: bool = False
+    gently: bool = False
     failures: int = 0
     retry_at: float | None = None
     undelivered: bool = False
@@ -123,7 +125,8 @@ def _called_off(case: Case, verdict: Verdict) -> Case:
 def begin(ledger: Ledger, verdict: Verdict, now: Instant) -> Ledger:
     """Note that an act on the owner of `verdict` is under way: until it is settled nothing else happens to it."""
     case = ledger.case_of(verdict.owner, verdict.root) or Case(verdict.owner, verdict.root, verdict.rule, now.monotonic)
-    return replace(ledger, cases={**ledger.cases, verdict.owner: replace(case, acting=True)})
+    begun = replace(case, acting=True, gently=verdict.action.leaves_it_alive)
+    return replace(ledger, cases={**ledger.cases, verdict.owner: begun})
 
 
 def settle(ledger: Ledger, verdict: Verdict, outcome: Outcome, now: Instant, notice: Notice | None = None) -> Ledger:
@@ -155,11 +158,13 @@ def settle(ledger: Ledger, verdict: Verdict, outcome: Outcome, now: Instant, not
 def _settle_gently(cases: dict[OwnerKey, Case], case: Case, verdict: Verdict, outcome: Outcome) -> None:
     """Enter an act after which the owner lives on. One that did not help is not tried twice: the next stage follows."""
     asked = any(reason.code is Code.ASKED for reason in verdict.reasons)
-    if outcome.result in (Result.ALREADY_GONE, Result.WITHDRAWN) or (asked and case.stages_done == 0):
+    closes = (Result.ALREADY_GONE,) if asked else (Result.ALREADY_GONE, Result.WITHDRAWN)
+    if outcome.result in closes or (asked and case.stages_done == 0):
         del cases[verdict.owner]
         return
+    # What a person has asked for takes no warning back, and no deadline with it, whatever came of it.
     done = case.stages_done if asked else (case.stages_done if verdict.stage is None else verdict.stage) + 1
-    cases[verdict.owner] = replace(case, acting=False, stages_done=max(case.stages_done, done))
+    cases[verdict.owner] = replace(case, acting=False, gently=False, stages_done=max(case.stages_done, done))
 
 
 def wait_before_loss(verdict: Verdict, *, undelivered: bool) -> float | None:

@@ -21,7 +21,7 @@ def limit(verdicts: Iterable[Verdict], ledger: Ledger, belts: Belts, now: Instan
         return (case.opened_at if case is not None else now.monotonic, str(verdict.owner))
 
     lately = sum(1 for at in ledger.shutdowns_at if at > now.monotonic - HOUR)
-    under_way = sum(1 for case in ledger.cases.values() if case.acting)
+    under_way = sum(1 for case in ledger.cases.values() if case.acting and not case.gently)
     room = max(0, min(belts.shutdowns_per_tick, belts.shutdowns_per_hour - lately - under_way))
     held_back = {verdict.owner for verdict in sorted(lossy, key=age)[room:]}
     facts = {"shutdowns_per_hour": belts.shutdowns_per_hour, "shutdowns_per_tick": belts.shutdowns_per_tick}

@@ -418,7 +418,7 @@ def test_rungs_that_are_done_stay_done() -> None:
 
 
 @pytest.mark.parametrize("do", [Action.RELEASE, Action.PARK, Action.RESUME])
-@pytest.mark.parametrize("result", [Result.DONE, Result.FAILED, Result.UNSUITED])
+@pytest.mark.parametrize("result", [Result.DONE, Result.FAILED, Result.UNSUITED, Result.WITHDRAWN])
 def test_what_a_person_asked_for_does_not_move_the_ladder(do: Action, result: Result) -> None:
     """The warning stands, and the same rung comes next."""
     assert acted(result, do, None, Code.ASKED) == dict(told(opened()).cases)

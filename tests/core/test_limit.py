@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_gpu_guard.core.ledger import HOUR, Case, Ledger
+from jupyter_gpu_guard.core.ledger import HOUR, Case, Ledger, begin
 from jupyter_gpu_guard.core.limit import limit
 from jupyter_gpu_guard.core.policy import Action, Belts
 from jupyter_gpu_guard.core.verdict import Code, Reason, Verdict
@@ -68,6 +69,16 @@ def test_acts_under_way_count_for_the_hour() -> None:
     busy = ledger(opened={"a": 1, "b": 2, "x": 0, "y": 0}, acting="xy")
     assert passed(limit(map(due, "ab"), busy, Belts(2, 5), at(NOW))) == ""
     assert passed(limit(map(due, "ab"), busy, Belts(3, 5), at(NOW))) == "a"
+
+
+@pytest.mark.parametrize("action", [Action.RELEASE, Action.PARK, Action.RESUME])
+def test_acts_that_leave_their_owner_alive_do_not_count(action: Action) -> None:
+    """However many are under way, a loss that is due has the whole hour's room; a shutdown under way takes of it."""
+    state = ledger(opened={"a": 1})
+    for name in "xyz":
+        state = begin(state, due(name, action), at(NOW))
+    assert passed(limit([due("a")], state, Belts(1, 5), at(NOW))) == "a"
+    assert passed(limit([due("a")], begin(state, due("s"), at(NOW)), Belts(1, 5), at(NOW))) == ""
 
 
 def test_belts_hold_back_losses_only() -> None:
