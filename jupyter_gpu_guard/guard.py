@@ -30,6 +30,7 @@ RING = 10.0  # seconds for which the driver keeps its samples
 VISITS = 50.0  # seconds; that somebody came to a TensorBoard can be seen for about 60
 OUTCOMES_KEPT = 100  # of losses, and of all others
 CLOSED_WITHIN = 15.0  # seconds for acts under way when the server ends
+LET_GO_WITHIN = 1.0  # seconds of them, for those that are broken off
 
 
 class TooLateError(RuntimeError):
@@ -143,13 +144,20 @@ class Guard:
         await self._chronicle.stopped()
 
     async def _close_acts(self) -> None:
+        """A release is for a kernel that goes on: it is broken off. What has begun to park or resume ends its step."""
         self._enforcer.hurry()
-        acts = {act: owner for owner, act in self._acts.items()}
-        _, late = await asyncio.wait(acts, timeout=CLOSED_WITHIN)
+        acts = {act: (self._doing[owner], owner) for owner, act in self._acts.items()}
+        for act, (action, owner) in acts.items():
+            if action is Action.RELEASE:
+                self._log.info("GPU guard: the release of %s is broken off, since the server ends", owner)
+                act.cancel()
+        _, late = await asyncio.wait(acts, timeout=CLOSED_WITHIN - LET_GO_WITHIN)
         for act in late:
-            self._log.warning("GPU guard: the shutdown of %s was not over when the server ended", acts[act])
+            action, owner = acts[act]
+            self._log.warning("GPU guard: the %s of %s was not over when the server ended", action.value, owner)
             act.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        if late:
+            await asyncio.wait(late, timeout=LET_GO_WITHIN)  # a helper that waits in the driver may never be gone
 
     async def tick(self) -> Published:
         """One round: observe, attribute, push, judge, limit, enforce, settle, publish."""

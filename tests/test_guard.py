@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 from fake_clock import NOON, FakeClock
 
+import jupyter_gpu_guard.guard as guard_module
 from jupyter_gpu_guard.core.attribute import Attribution
 from jupyter_gpu_guard.core.model import (
     Device,
@@ -275,6 +276,59 @@ def test_a_server_that_ends_finishes_what_it_has_begun(tmp_path):
         assert [outcome.result for outcome in scene.guard.published.outcomes] == [Result.DONE]
 
     asyncio.run(play())
+
+
+class StuckEnforcer(FakeEnforcer):
+    """Comes to no end; a `helper` that waits in the driver does not even when it is broken off."""
+
+    def __init__(self, observer: FakeObserver, *, helper: bool) -> None:
+        super().__init__(observer)
+        self._helper = helper
+        self.begun, self.freed = asyncio.Event(), asyncio.Event()
+
+    async def enforce(self, verdict, holder, spared):
+        """Begin it."""
+        try:
+            self.begun.set()
+            await asyncio.Event().wait()
+        finally:
+            if self._helper:
+                await self.freed.wait()
+
+
+def closed_during(folder, action, *, helper=False):
+    """A server ends while `action` is under way, and hangs."""
+
+    async def play():
+        scene = Scene(folder)
+        stuck = scene.guard._enforcer = StuckEnforcer(scene.observer, helper=helper)
+        await scene.guard.tick()
+        act = scene.guard.act(action, KEY, "anna")
+        await stuck.begun.wait()
+        await scene.guard.close()
+        stuck.freed.set()
+        await asyncio.wait({act})
+        assert act.cancelled()
+
+    asyncio.run(play())
+
+
+def test_a_server_that_ends_does_not_wait_for_a_release(tmp_path, monkeypatch, caplog):
+    """What it would give back is free anyway, a moment later: it is broken off at once, and the log names it."""
+    monkeypatch.setattr(guard_module, "CLOSED_WITHIN", 3600.0)
+    with caplog.at_level(logging.INFO):
+        closed_during(tmp_path, Action.RELEASE)
+    assert f"the release of {KEY} is broken off" in caplog.text
+    assert "was not over" not in caplog.text
+
+
+@pytest.mark.parametrize("action", [Action.PARK, Action.RESUME, Action.SHUTDOWN])
+def test_a_server_that_ends_waits_so_long_for_the_others_and_names_them(tmp_path, monkeypatch, caplog, action):
+    """It is the act that is named, whatever it is; and one whose helper cannot be ended holds nobody up."""
+    monkeypatch.setattr(guard_module, "CLOSED_WITHIN", 0.02)
+    monkeypatch.setattr(guard_module, "LET_GO_WITHIN", 0.01)
+    closed_during(tmp_path, action, helper=True)
+    assert f"the {action.value} of {KEY} was not over when the server ended" in caplog.text
 
 
 @pytest.mark.parametrize(("boards", "longest"), [(0, 3600), (1, VISITS)])
