@@ -226,6 +226,30 @@ def test_what_loosens_is_left_out_and_said_with_its_place(room: Path, own: str, 
     assert replace(policy, fault=None, fault_is_own=False) == load([room / "etc" / "site.yaml"])
 
 
+GENTLE = SITE.replace(
+    "notice: 15m", "notice: 15m, ladder: [{do: warn}, {do: park, after: 15m}, {do: shutdown, after: 8h}]"
+)
+
+
+@pytest.mark.parametrize(
+    ("own", "is_taken"),
+    [
+        ("{do: warn}, {do: shutdown, after: 8h}", False),
+        ("{do: warn}, {do: release, after: 15m}, {do: shutdown, after: 8h}", False),
+        ("{do: warn}, {do: park, after: 20m}, {do: shutdown, after: 8h}", False),
+        ("{do: warn}, {do: park, after: 15m}", False),
+        ("{do: warn}, {do: park, after: 15m}, {do: shutdown, after: 9h}", False),
+        ("{do: warn}, {do: release}, {do: park, after: 15m}, {do: shutdown, after: 7h}", True),
+        ("{do: warn}, {do: shutdown, after: 15m}", True),
+    ],
+)
+def test_no_stage_of_the_site_may_be_left_out(room: Path, own: str, *, is_taken: bool) -> None:
+    """Parking spares work, and yet gives the GPU back early: each stage stays, or a harder one, and no later."""
+    policy = governed(room, f"version: 1\ndefaults: {{ladder: [{own}]}}\n", GENTLE)
+    assert (policy.fault is None) is is_taken, policy.fault
+    assert is_taken or "`ladder` is looser here" in str(policy.fault)
+
+
 def test_nobody_can_switch_the_sites_policy_off_by_breaking_their_own(room: Path) -> None:
     """A file of one's own that is missing, a pipe or everybody's changes nothing but the fault."""
     site = write(room / "etc" / "site.yaml", SITE)

@@ -10,7 +10,7 @@ from typing import Any
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from jupyter_gpu_guard.core.model import OwnerState
-from jupyter_gpu_guard.core.policy import Mode, Policy, Rule
+from jupyter_gpu_guard.core.policy import STAGES, Action, Mode, Policy, Rule, Stage
 
 from .marked import place_of
 from .problems import Place, Problem
@@ -98,7 +98,7 @@ _TIGHTER: dict[str, Callable[[Any, Any], bool]] = {
     "longest": lambda was, now: now <= was,
     "per_day": lambda was, now: now is not None and (was is None or now <= was),
     "reason_required": lambda _, now: bool(now),
-    "ladder": lambda was, now: _loss_after(now) <= _loss_after(was),
+    "ladder": lambda was, now: all(_is_reached(stage, now) for stage in was if stage.do is not Action.WARN),
     "keep": lambda _, now: not now,
     "trust_estimates": lambda _, now: bool(now),
     "trickle": lambda was, now: (
@@ -111,8 +111,10 @@ def _is_tighter(name: str, was: Any, now: Any) -> bool:
     return name in _TIGHTER and _TIGHTER[name](was, now)
 
 
-def _loss_after(ladder: Any) -> timedelta:
-    return min((stage.after for stage in ladder if stage.do.loses_work), default=_NEVER)
+def _is_reached(stage: Stage, ladder: Sequence[Stage]) -> bool:
+    """Whether `ladder` has this stage, or one that does more, no later."""
+    hardness = STAGES.index(stage.do)
+    return any(STAGES.index(each.do) >= hardness and each.after <= stage.after for each in ladder)
 
 
 def _limit_in(state: OwnerState, rule: Rule) -> timedelta:
