@@ -30,7 +30,8 @@ export class Aftermath implements DocumentRegistry.IWidgetExtension<DocumentWidg
     private readonly told: Seen,
     private readonly notifier: INotifier,
     private readonly language: ILanguage,
-    private readonly show: () => void
+    /** Brings what was done into sight, by the id of its outcome. */
+    private readonly show: (outcome: string) => void
   ) {
     guard.changed.connect(() => {
       this.update();
@@ -68,9 +69,18 @@ export class Aftermath implements DocumentRegistry.IWidgetExtension<DocumentWidg
     place.banner?.dispose();
     place.banner = null;
     if (wanted !== null) {
-      const banner = new Banner(wanted, simulated, this.guard.now(), this.language, this.show, () => {
-        this.putAway(wanted);
-      });
+      const banner = new Banner(
+        wanted,
+        simulated,
+        this.guard.now(),
+        this.language,
+        () => {
+          this.show(wanted.id);
+        },
+        () => {
+          this.putAway(wanted);
+        }
+      );
       place.banner = banner;
       place.widget.contentHeader.addWidget(banner);
     }
@@ -112,19 +122,31 @@ export class Aftermath implements DocumentRegistry.IWidgetExtension<DocumentWidg
       return;
     }
     this.told.add(...fresh.map(outcome => outcome.id));
-    const options = { autoClose: false as const, actions: [{ label: trans.__('Show'), callback: this.show }] };
-    const tell = (text: string): void => {
-      this.notifier.warning(shorten(labelled(text, report.simulated, trans), LONGEST_MESSAGE), options);
+    const tell = (text: string, { id }: WireOutcome): void => {
+      const actions = [
+        {
+          label: trans.__('Show'),
+          callback: () => {
+            this.show(id);
+          }
+        }
+      ];
+      const message = shorten(labelled(text, report.simulated, trans), LONGEST_MESSAGE);
+      this.notifier.warning(message, { autoClose: false, actions });
     };
     if (fresh.length > SINGLE_TOASTS) {
       tell(
         fresh.every(isKernel)
           ? trans._n('%1 kernel was shut down.', '%1 kernels were shut down.', fresh.length)
-          : trans.__('%1 kernels, terminals and TensorBoards were shut down.', fresh.length)
+          : trans.__('%1 kernels, terminals and TensorBoards were shut down.', fresh.length),
+        fresh[fresh.length - 1]
       );
     } else {
       for (const outcome of fresh) {
-        tell(`${endText(outcome, this.guard.now(), this.language)} ${freedText(outcome, this.language)}`.trim());
+        tell(
+          `${endText(outcome, this.guard.now(), this.language)} ${freedText(outcome, this.language)}`.trim(),
+          outcome
+        );
       }
     }
   }

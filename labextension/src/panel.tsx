@@ -58,17 +58,26 @@ export class GuardPanel extends ReactWidget {
     this.id = 'jupyter-gpu-guard';
     this.addClass('jp-GpuGuard-Panel');
     this.node.dataset.testid = 'gpu-guard-panel';
+    this.node.tabIndex = -1;
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', trans.__('GPU Guard'));
     this.title.icon = guardIcon;
     this.title.caption = trans.__('GPU Guard: who holds which GPU');
   }
 
-  /** Bring the row of `owner` into sight, unfolded. */
+  /** Bring the row of `owner` into sight, unfolded; or, by the id of an outcome, what was done. */
   reveal(owner: string): void {
     this.unfolded.add(owner);
     this.revealed = { owner, turn: (this.revealed?.turn ?? 0) + 1 };
     this.update();
+  }
+
+  /** By a command or the keyboard a person comes here to go on with the keyboard. */
+  protected override onActivateRequest(message: Message): void {
+    super.onActivateRequest(message);
+    if (!this.node.contains(document.activeElement)) {
+      this.node.focus();
+    }
   }
 
   protected override onAfterShow(message: Message): void {

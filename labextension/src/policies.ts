@@ -11,6 +11,8 @@ export interface IRuleText {
   readonly name: string;
   /** What it is about; empty: everything that is left. */
   readonly match: readonly string[];
+  /** From when on it acts; null: by time without compute it never does. */
+  readonly limit: string | null;
   readonly ladder: readonly string[];
   readonly settings: readonly { readonly key: string; readonly value: string }[];
 }
@@ -65,6 +67,7 @@ function ruleText(rule: WireRule, language: ILanguage): IRuleText {
   return {
     name: rule.name,
     match: matchText(rule.match, language),
+    limit: limitText(rule.settings, language),
     ladder: rule.ladder.map(({ do: step, after_seconds: after }) =>
       after > 0
         ? trans.__('%1: %2 after the limit is reached', step, duration(after, trans))
@@ -75,6 +78,16 @@ function ruleText(rule: WireRule, language: ILanguage): IRuleText {
       .filter(([, value]) => value !== null)
       .map(([key, value]) => ({ key: keyOf(key), value: valueText(key, value, language) }))
   };
+}
+
+/** The limit that the ladder counts from. */
+function limitText(settings: Record<string, Fact>, { trans }: ILanguage): string | null {
+  const [below, over, span] = ['idle.compute_below_percent', 'idle.memory_above_bytes', 'idle.for_seconds'].map(
+    key => settings[key]
+  );
+  return typeof below === 'number' && typeof over === 'number' && typeof span === 'number' && span > 0
+    ? trans.__('limit: %1 held with less than %2 compute for %3', bytes(over), percent(below), duration(span, trans))
+    : null;
 }
 
 function matchText(match: Record<string, Fact>, language: ILanguage): string[] {

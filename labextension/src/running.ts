@@ -4,7 +4,7 @@ import type { GuardActions } from './actions';
 import { bytes } from './format';
 import { guardIcon } from './icons';
 import type { ILanguage } from './language';
-import { holdsSomething } from './owners';
+import { holdsSomething, titleOf } from './owners';
 import { marked, reading } from './readings';
 import { rowOf } from './target';
 import type { IGpuGuard } from './tokens';
@@ -47,12 +47,12 @@ export class RunningOnGpu implements IRunningSessions.IManager {
   }
 
   running(): IRunningSessions.IRunningItem[] {
-    return this.lines().map(({ owner, label, detail }) => ({
+    return this.lines().map(({ owner, label, title, detail }) => ({
       context: owner,
       className: 'jp-GpuGuard-Running',
       icon: () => guardIcon,
       label: () => label,
-      labelTitle: () => `${label}\n${detail}`,
+      labelTitle: () => `${title}\n${detail}`,
       detail: () => detail,
       open: () => {
         this.doors.show(owner);
@@ -88,14 +88,19 @@ export class RunningOnGpu implements IRunningSessions.IManager {
           .sort((a, b) => (b.memory_bytes ?? Infinity) - (a.memory_bytes ?? Infinity) || 0);
   }
 
-  private lines(): { owner: string; label: string; detail: string }[] {
+  /** By the file's name, as JupyterLab does: there is little room. By its path where others are called the same. */
+  private lines(): { owner: string; label: string; title: string; detail: string }[] {
     const { trans } = this.language;
     const simulated = this.guard.report?.simulated === true;
-    return this.holders().map(holder => {
+    const holders = this.holders();
+    const names = holders.map(titleOf);
+    return holders.map((holder, index) => {
       const known = reading(holder.memory_bytes, holder.memory_bytes_unknown, bytes, trans);
+      const title = (holder.kind === 'kernel' ? holder.notebook : null) ?? holder.name;
       return {
         owner: holder.owner,
-        label: (holder.kind === 'kernel' ? holder.notebook : null) ?? holder.name,
+        label: names.filter(name => name === names[index]).length > 1 ? title : names[index],
+        title,
         detail: labelled(marked(known, holder.estimated === true, trans).text, simulated, trans)
       };
     });

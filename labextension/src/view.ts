@@ -185,7 +185,11 @@ function pastOf(report: WireReport, now: number, language: ILanguage): IPast[] {
     .map(outcome => ({
       id: outcome.id,
       text: pastText(outcome, now, language),
-      detail: [detailText(outcome, now, language), ...reasonTexts(groundsOf(outcome), now, language)]
+      detail: [
+        detailText(outcome, now, language),
+        ...reasonTexts(groundsOf(outcome), now, language),
+        outcome.by === null ? language.trans.__('Rule: %1.', outcome.rule) : ''
+      ]
         .filter(text => text !== '')
         .join(' '),
       failed: outcome.result === 'failed' || outcome.survivors.length > 0

@@ -33,10 +33,11 @@ let model: GuardModel;
 let notifier: FakeNotifier;
 let storage: FakeStorage;
 let aftermath: Aftermath;
+let shown: string[];
 
 const start = (): void => {
   const seen = new Seen(storage, 'seen');
-  aftermath = new Aftermath(model, seen, new Seen(storage, 'told'), notifier, english, () => undefined);
+  aftermath = new Aftermath(model, seen, new Seen(storage, 'told'), notifier, english, id => shown.push(id));
 };
 
 beforeEach(() => {
@@ -46,6 +47,7 @@ beforeEach(() => {
   model = new GuardModel({ api });
   notifier = new FakeNotifier();
   storage = new FakeStorage();
+  shown = [];
   start();
 });
 
@@ -77,6 +79,13 @@ async function open(path: string): Promise<FakeNotebook> {
 }
 
 describe('Aftermath', () => {
+  it('leads to what was done', async () => {
+    const notebook = await open('work/demo.ipynb');
+    await say(outcome({ id: 'the end', notebook: 'work/demo.ipynb' }));
+    await notebook.press('Show');
+    expect(shown).toEqual(['the end']);
+  });
+
   it('tells in the open notebook what happened, by which rule, on which readings, and what was freed', async () => {
     const mine = await open('work/demo.ipynb');
     const other = await open('work/other.ipynb');

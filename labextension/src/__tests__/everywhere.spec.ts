@@ -75,11 +75,22 @@ describe('the section among what runs', () => {
     await pass(0.1);
     const items = running.running();
     expect(items.map(item => [item.label(), item.detail?.()])).toEqual([
-      ['work/b.ipynb', '5.0 GiB'],
+      ['b.ipynb', '5.0 GiB'],
       ['a.ipynb', '1.0 GiB']
     ]);
+    expect(items[0].labelTitle?.()).toBe('work/b.ipynb\n5.0 GiB');
     items[1].open?.();
     expect(shown).toEqual(['kernel:small']);
+  });
+
+  it('tells those that are called the same apart by their path', async () => {
+    api.answer = report({
+      holders: ['one/a.ipynb', 'two/a.ipynb', 'two/b.ipynb'].map(notebook =>
+        holder({ owner: `kernel:${notebook}`, notebook })
+      )
+    });
+    await pass(0.1);
+    expect(running.running().map(item => item.label())).toEqual(['one/a.ipynb', 'two/a.ipynb', 'b.ipynb']);
   });
 
   it('asks to be drawn again only for news', async () => {

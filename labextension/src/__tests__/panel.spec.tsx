@@ -255,6 +255,41 @@ describe('the rows', () => {
     expect(document.activeElement).toBe(screen.getByTestId('gpu-guard-row'));
   });
 
+  it('give way to what was done, when that is asked for', async () => {
+    await show(report({ outcomes: [outcome({ id: 'o1' }), outcome({ id: 'o2', at: after(-60) })] }));
+    panel.reveal('o1');
+    await pass(100);
+    const entries = [...document.querySelectorAll('details')].filter(entry => entry.textContent?.includes('shut down'));
+    expect(entries.map(entry => entry.open)).toEqual([false, true]);
+    expect(document.activeElement).toBe(entries[1].querySelector('summary'));
+  });
+
+  it('take the focus when the panel is asked for, and keep it where it is in the panel', async () => {
+    const node = await show(report());
+    panel.activate();
+    await pass(100);
+    expect(document.activeElement).toBe(node);
+    const why = screen.getByRole('button', { name: 'Why? demo.ipynb' });
+    why.focus();
+    panel.activate();
+    await pass(100);
+    expect(document.activeElement).toBe(why);
+  });
+
+  it('give the focus back after a button that rests meanwhile, or goes', async () => {
+    await show(report());
+    await click('Keep demo.ipynb');
+    const menu = document.querySelector('.lm-Menu') as HTMLElement;
+    await pass(100);
+    expect(menu.contains(document.activeElement)).toBe(true);
+    for (const keyCode of [ARROW_DOWN, ENTER]) {
+      fireEvent.keyDown(menu, { keyCode });
+    }
+    await pass(100);
+    expect(api.asked.some(what => what.startsWith('keep'))).toBe(true);
+    expect(document.activeElement).toBe(screen.getByRole('button', { name: 'Keep demo.ipynb' }));
+  });
+
   it('show a dash with its reason for what is not known', async () => {
     const unknown = holder({ memory_bytes: null, memory_bytes_unknown: 'pids-hidden', holdings: [] });
     await show(report({ holders: [unknown] }));

@@ -22,6 +22,7 @@ describe('the policy in words', () => {
     expect(students).toEqual({
       name: 'students',
       match: ['group: students'],
+      limit: null,
       ladder: ['warn: as soon as the limit is reached', 'shutdown: 15 min after the limit is reached'],
       settings: [
         { key: 'keep', value: 'false' },
@@ -31,6 +32,15 @@ describe('the policy in words', () => {
       ]
     });
     expect(rest.match).toEqual([]);
+  });
+
+  it('says from when on a rule acts, where that is by time', () => {
+    const settings = { 'idle.for_seconds': 7200, 'idle.compute_below_percent': 5, 'idle.memory_above_bytes': GIB };
+    const limit = (changes: object): string | null =>
+      read({ rules: [{ name: 'a', match: {}, settings: { ...settings, ...changes }, ladder: [] }] }).rules[0].limit;
+    expect(limit({})).toBe('limit: 1.0 GiB held with less than 5 % compute for 2 h');
+    expect(limit({ 'idle.for_seconds': null })).toBeNull();
+    expect(limit({ 'idle.for_seconds': 0 })).toBeNull();
   });
 
   it('leaves out what is not set', () => {

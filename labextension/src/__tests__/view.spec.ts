@@ -295,6 +295,8 @@ describe('the panel', () => {
     expect(past.map(entry => entry.id)).toEqual(['3', '1']);
     expect(past[0].failed).toBe(true);
     expect(past[1].text).toMatch(/^\d\d:\d\d · demo.ipynb · shut down · 6.0 GiB freed$/);
+    expect(past[1].detail).toMatch(/^Ended by Jupyter\. .*Rule: default\.$/);
+    expect(show({ outcomes: [outcome({ by: 'anna' })] }).past[0].detail).not.toContain('Rule:');
   });
 
   it('speaks of freed memory only where there was some to free', () => {

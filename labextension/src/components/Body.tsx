@@ -102,7 +102,7 @@ export function Body({ view, revealed, doors, arrangement, onArrange, trans }: I
           </ul>
         </section>
       )}
-      <Past past={view.past} trans={trans} />
+      <Past past={view.past} revealed={revealed} trans={trans} />
     </>
   );
 }

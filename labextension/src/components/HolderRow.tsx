@@ -65,7 +65,16 @@ const Drawn = React.memo(function Drawn({ row, revealed, doors, trans, node }: I
       )}
       {row.folder !== null && (
         <div className="jp-GpuGuard-Folder" title={row.folder}>
-          {row.folder}
+          {row.folder.split('/').map((part, index) => (
+            <React.Fragment key={index}>
+              {index > 0 && (
+                <>
+                  /<wbr />
+                </>
+              )}
+              {part}
+            </React.Fragment>
+          ))}
         </div>
       )}
       {row.places.map(place => (

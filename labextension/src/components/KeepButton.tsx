@@ -15,8 +15,15 @@ interface IProps {
 /** A button that asks for how long. */
 export function KeepButton({ title, choices, disabled, onKeep, trans }: IProps): React.JSX.Element {
   const open = (event: React.MouseEvent<HTMLButtonElement>): void => {
-    const { left, bottom } = event.currentTarget.getBoundingClientRect();
-    keepMenu(choices, onKeep, trans).open(left, bottom);
+    const button = event.currentTarget;
+    const { left, bottom } = button.getBoundingClientRect();
+    const menu = keepMenu(choices, onKeep, trans);
+    menu.aboutToClose.connect(() => {
+      if (menu.node.contains(document.activeElement)) {
+        button.focus({ preventScroll: true }); // with the menu, the focus would be gone
+      }
+    });
+    menu.open(left, bottom);
   };
   return (
     <button

@@ -45,6 +45,7 @@ function Rule({ rule, trans }: { rule: IRuleText; trans: TranslationBundle }): R
     <li>
       <strong>{rule.name}</strong>
       <div>{rule.match.length === 0 ? trans.__('fits everything that is left') : rule.match.join(', ')}</div>
+      {rule.limit !== null && <div>{rule.limit}</div>}
       {rule.ladder.length > 0 && (
         <ul>
           {rule.ladder.map((step, index) => (

@@ -28,14 +28,27 @@ interface IProps {
 export function RowActions({ row, whyId, doors, trans }: IProps): React.JSX.Element {
   const stops = row.kind !== 'kernel';
   const [waiting, setWaiting] = React.useState(false);
+  const node = React.useRef<HTMLDivElement>(null);
+  const [pressed, setPressed] = React.useState<Element | null>(null);
   const wait = (act: Promise<void>): void => {
+    setPressed(document.activeElement);
     setWaiting(true);
     void act.finally(() => {
       setWaiting(false);
     });
   };
+  // A button that rests, or goes, loses the focus: a person at the keyboard would have to begin at the top again.
+  React.useEffect(() => {
+    if (!waiting && pressed !== null) {
+      setPressed(null);
+      if (document.activeElement === document.body && node.current !== null) {
+        const place = node.current.contains(pressed) ? pressed : node.current.closest('li');
+        (place as HTMLElement | null)?.focus({ preventScroll: true });
+      }
+    }
+  }, [waiting]);
   return (
-    <div className="jp-GpuGuard-Actions">
+    <div className="jp-GpuGuard-Actions" ref={node}>
       <KeepButton
         title={row.title}
         choices={row.keepChoices}

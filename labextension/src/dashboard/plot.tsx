@@ -11,6 +11,8 @@ export interface IValue {
 interface IProps {
   /** What is plotted: `GPU 0, memory`. */
   readonly name: string;
+  /** The same, where one sees what it belongs to: `GPU memory`. */
+  readonly caption: string;
   readonly values: readonly IValue[];
   /** The height of the plot. Null: as high as the highest value. */
   readonly top: number | null;
@@ -47,7 +49,7 @@ export function strokes(values: readonly IValue[], from: number, to: number, top
 }
 
 /** The newest and the highest value in words, for those who do not see the line. */
-export function plotText({ name, values, from, to, format, trans }: Omit<IProps, 'top'>): string {
+export function plotText({ name, values, from, to, format, trans }: Omit<IProps, 'top' | 'caption'>): string {
   const known = values.map(({ value }) => value).filter(value => value !== null);
   const newest = values.length === 0 ? null : values[values.length - 1].value;
   if (known.length === 0) {
@@ -73,23 +75,25 @@ export const Plot = React.memo(function Plot(props: IProps): React.JSX.Element {
   return (
     <figure className="jp-GpuGuard-Plot">
       <figcaption>
-        <span>{props.name}</span>
+        <span>{props.caption}</span>
         <strong>{newest === null ? NOT_KNOWN : format(newest)}</strong>
       </figcaption>
-      <svg role="img" aria-label={plotText(props)} viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none">
-        <title>{plotText(props)}</title>
-        {[0, 0.5, 1].map(share => (
-          <line key={share} x1={0} x2={WIDTH} y1={share * HEIGHT} y2={share * HEIGHT} />
-        ))}
-        {strokes(values, from, to, top).map(points => (
-          <polyline key={points} points={points} />
-        ))}
-      </svg>
-      {top > 0 && (
-        <span className="jp-GpuGuard-PlotTop" aria-hidden="true">
-          {format(top)}
-        </span>
-      )}
+      <div className="jp-GpuGuard-PlotArea">
+        <svg role="img" aria-label={plotText(props)} viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none">
+          <title>{plotText(props)}</title>
+          {[0, 0.5, 1].map(share => (
+            <line key={share} x1={0} x2={WIDTH} y1={share * HEIGHT} y2={share * HEIGHT} />
+          ))}
+          {strokes(values, from, to, top).map(points => (
+            <polyline key={points} points={points} />
+          ))}
+        </svg>
+        {top > 0 && (
+          <span className="jp-GpuGuard-PlotTop" aria-hidden="true">
+            {format(top)}
+          </span>
+        )}
+      </div>
     </figure>
   );
 });

@@ -157,6 +157,7 @@ export class GuardHistory extends ReactWidget {
         <Plot
           {...shared}
           name={trans.__('%1, memory', name)}
+          caption={trans.__('GPU memory')}
           values={pointsOf(history, 'memory_bytes', memory, to)}
           top={total}
           format={bytes}
@@ -164,6 +165,7 @@ export class GuardHistory extends ReactWidget {
         <Plot
           {...shared}
           name={trans.__('%1, compute', name)}
+          caption={trans.__('Compute')}
           values={pointsOf(history, 'compute_percent', compute, to)}
           top={100}
           format={percent}
