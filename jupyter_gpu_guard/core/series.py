@@ -191,7 +191,7 @@ class SeriesSimulation:
         began = self._began
         if before is None or began is None or isinstance(before.compute, Unknown):
             return {}
-        peaks = [Peak(t, until) for t, until in zip(self._thresholds, self._busy_at, strict=True) if until > -inf]
+        peaks = [Peak(t, until) for t, until in zip(self._thresholds, self._busy_at, strict=True)]
         key = OwnerKey(OwnerKind.KERNEL, self._name)
         window = Window(
             root=_ROOT,

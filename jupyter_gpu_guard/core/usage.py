@@ -85,7 +85,7 @@ class Meter:
     ) -> Meter:
         """With what was used since the look before. Looks further apart than `longest_span` seconds are a gap."""
         if not policy.budgets:
-            return replace(self, holders={}, at=None) if self.holders else self
+            return Meter(self.usage) if self.holders else self
         holding = {(held.owner.key, held.owner.root): held for held in holders if held.holdings}
         seconds = 0.0 if self.at is None else now.monotonic - self.at
         usage = self.usage

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_gpu_guard.core.explain import ARGUMENT, Said, argument, memory, percent, reading, sentence, setting, span
+from jupyter_gpu_guard.core.explain import (
+    ARGUMENT,
+    Said,
+    argument,
+    hours,
+    memory,
+    percent,
+    reading,
+    sentence,
+    setting,
+    span,
+)
 from jupyter_gpu_guard.core.model import OwnerState, Unknown, Why
 from jupyter_gpu_guard.core.policy import Action, Belts
 from jupyter_gpu_guard.core.verdict import Code, Fact, Reason
@@ -162,6 +173,17 @@ def test_an_overdue_step_comes_now() -> None:
     ticks = drive(still(20), policy(rule(lasting="20s", notice="10s"), belts=Belts(0, 0)))
     (verdict,) = ticks[-1].verdicts.values()
     assert texts(argument(verdict, ticks[-1].snapshot.taken_at.monotonic))[-1] == "Next: a shutdown now."
+    assert verdict.deadline is not None
+    assert texts(argument(verdict, verdict.deadline))[-1] == "Next: a shutdown now."
+    assert texts(argument(verdict, verdict.deadline - 1))[-1] == "Next: a shutdown in 1 s at the earliest."
+
+
+@pytest.mark.parametrize(
+    ("amount", "said"), [(0.04, "0.04"), (45.23, "45.2"), (99.4, "99.4"), (100.0, "100"), (1234.5, "1234"), (None, "–")]
+)
+def test_hours(amount: Fact, said: str) -> None:
+    """Three digits that count, and all that stand before the point; a dash for what is not known."""
+    assert hours(amount) == said
 
 
 @pytest.mark.parametrize(

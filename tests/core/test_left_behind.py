@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
 from jupyter_gpu_guard.core.assess import Perceived, decide, perceive
 from jupyter_gpu_guard.core.ledger import Ledger, review, settle
-from jupyter_gpu_guard.core.model import Activity, OwnerKey, OwnerKind, OwnerState
+from jupyter_gpu_guard.core.left_behind import left_behind
+from jupyter_gpu_guard.core.model import Activity, GpuProcess, OwnerKey, OwnerKind, OwnerState, Parked
 from jupyter_gpu_guard.core.policy import Action, Match, Policy
 from jupyter_gpu_guard.core.verdict import Code, Lease, Result, Verdict
 
-from .build import SERVER, at, client, codes, key, lease, notice_of, outcome, owner, policy, process, rule, snapshot
+from .build import (
+    GIB,
+    NOON,
+    SERVER,
+    at,
+    client,
+    codes,
+    key,
+    lease,
+    notice_of,
+    outcome,
+    owner,
+    policy,
+    process,
+    rule,
+    snapshot,
+)
 
 LEFT = OwnerKey(OwnerKind.LEFTOVERS, "a")
 ROOT, WORKER, NEXT = process(100, SERVER), process(101, 100, session=101), process(160, SERVER)
@@ -106,6 +123,38 @@ def test_a_rule_that_keeps_its_notebook_keeps_it() -> None:
     under = policy(lectures, rule("left-behind", match=Match(owner=OwnerKind.LEFTOVERS)), rule("default"))
     ended, verdict = history(under, 4 * 3600)
     assert (ended, Code.RULE_KEEPS in codes(verdict)) == (None, True)
+
+
+def test_it_is_an_owner_of_its_own() -> None:
+    """Named as the kernel is, and nothing else of it: neither its ports and pages, nor how its last cell ended."""
+    kernel = replace(
+        owner("a", 160, used_at=5.0),
+        own_ports=frozenset({9000}),
+        clients=2,
+        failed=True,
+        died=True,
+        parked=Parked(NOON, 6 * GIB),
+    )
+    rows = [GpuProcess(key(pid), "gpu-0", GIB, 0.0, process(pid).started_at) for pid in (103, 101, 102)]
+    expected = replace(owner("a", 101, state=OwnerState.DEAD), key=LEFT, started_at=process(101).started_at)
+    assert asdict(left_behind(kernel, rows)) == asdict(expected)
+
+
+def test_of_two_that_began_at_once_the_first_pid_is_the_root() -> None:
+    """So that it stays the same at each look."""
+    rows = [GpuProcess(key(pid, 7), "gpu-0", GIB, 0.0, NOON) for pid in (103, 101, 102)]
+    left = left_behind(owner("a", 160), rows)
+    assert left is not None
+    assert left.root == key(101, 7)
+
+
+def test_of_nothing_and_of_what_is_no_kernel_nothing_is_left_behind() -> None:
+    """Nor while it is not known which process a living kernel is."""
+    row = GpuProcess(key(101), "gpu-0", GIB, 0.0, NOON)
+    assert left_behind(owner("a", 160), []) is None
+    assert left_behind(owner("b", 160, kind=OwnerKind.TENSORBOARD), [row]) is None
+    assert left_behind(owner("a", None), [row]) is None
+    assert left_behind(owner("a", None, state=OwnerState.DEAD), [row]) is not None
 
 
 def test_its_name_can_be_written_and_read() -> None:

@@ -119,6 +119,15 @@ def test_what_a_server_that_has_ended_left_behind_is_shown_under_its_notebook() 
         assert strange(found) == 0
 
 
+def test_what_was_left_behind_of_two_notebooks_is_shown_apart() -> None:
+    """Of two folders too, in which they have the same name."""
+    marks = {key(300): Mark(9000, NOTEBOOK), key(301): Mark(9000, "/home/ada/other/a.ipynb")}
+    found = attribute(marked(process(300), process(301), owners=(), marks=marks, on=(300, 301)), {})
+    kernels = [held for held in found.holders if held.owner.key.kind is OwnerKind.KERNEL]
+    assert sorted(leftover(held) for held in kernels) == [[300], [301]]
+    assert {held.owner.name for held in kernels} == {"a.ipynb"}
+
+
 def test_a_server_that_got_the_pid_of_one_that_has_ended_is_another_one() -> None:
     """What was started before it came from the earlier one: left behind, under the notebook that is open again."""
     seen = marked(
