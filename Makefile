@@ -105,7 +105,7 @@ screenshots: $(VENV)/.dev
 	scripts/chromium.sh
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -q tests/e2e/test_browser.py tests/e2e/test_states.py
 	mkdir -p docs/images
-	cp tests/output/{sidebar,warning,aftermath,everywhere-light,everywhere-dark}.png docs/images/
+	cp tests/output/{sidebar,warning,aftermath,everywhere-light,everywhere-dark,everywhere-chinese}.png docs/images/
 
 goldens: $(VENV)/.dev
 	$(BIN)/python scripts/goldens.py

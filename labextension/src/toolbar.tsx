@@ -148,7 +148,7 @@ export class GuardBadge extends ReactWidget {
         className="jp-GpuGuard-ToolbarButton"
         data-tone={badge.tone}
         title={badge.title}
-        aria-label={badge.title}
+        aria-label={`${badge.text}. ${badge.title}`} // begins with what is seen, for whoever speaks to buttons
         onClick={() => {
           this.reveal(badge.owner);
         }}
