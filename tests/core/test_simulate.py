@@ -6,8 +6,9 @@ from hypothesis import given
 
 from jupyter_gpu_guard.core.policy import Action, Policy
 from jupyter_gpu_guard.core.simulate import Simulation
+from jupyter_gpu_guard.core.tally import Tally
 
-from .build import GIB, policy, rule, steady
+from .build import GIB, at, policy, rule, steady
 from .drive import LONGEST_SPAN
 from .films import Look, Moment, film, still
 from .test_promises import Story, stories
@@ -48,6 +49,8 @@ def test_ended_means_ended() -> None:
     assert ended.after.idle_byte_seconds == rest * 12 * GIB
     assert ended.back_after is None
     assert tally.after.computing_gpu_seconds == 0
+    assert (str(ended.owner), ended.name, ended.rule, ended.idle_seconds) == ("kernel:a", "a.ipynb", "default", 50.0)
+    assert (ended.at, tally.rules) == (at(ended.monotonic).wall, {"default": 1})
 
 
 def test_who_computes_again_would_have_been_missed() -> None:
@@ -74,6 +77,26 @@ def test_a_kernel_that_was_restarted_is_another() -> None:
     """After a restart it is judged anew, and may be ended again."""
     pictures = film([*([Moment({"a": Look()})] * 20), *([Moment({"a": Look(life=1)})] * 20)])
     assert len(simulated(pictures).tally.ended) == 2
+
+
+def test_who_holds_nothing_yet_is_counted_once_it_does() -> None:
+    """Also if somebody else has gone meanwhile."""
+    empty = Look(memory=0.0)
+    moments = [Moment({"a": Look(), "b": empty})] * 3 + [Moment({"b": empty})] * 2 + [Moment({"b": Look()})] * 2
+    assert simulated(film(moments)).tally.holders == 2
+
+
+def test_sums_add_up() -> None:
+    """Of several runs: each figure is the sum of theirs, and everybody who would have been ended is there."""
+    one, other = simulated(still(100)).tally, simulated(still(40, a=Look(), b=Look())).tally
+    both = Tally()
+    both.include(one)
+    both.include(other)
+    assert (both.readings, both.holders, both.warned, both.rules) == (140, 3, 3, {"default": 3})
+    assert both.ended == [*one.ended, *other.ended]
+    for part in ("gpu_seconds", "idle_gpu_seconds", "byte_seconds", "idle_byte_seconds"):
+        assert getattr(both.held, part) == getattr(one.held, part) + getattr(other.held, part) > 0
+        assert getattr(both.after, part) == getattr(one.after, part) + getattr(other.after, part) > 0
 
 
 def test_others_are_judged_as_before() -> None:
