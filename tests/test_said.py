@@ -50,6 +50,7 @@ NOT_KNOWN = Grip(ProcessKey(7, 7), "GPU-a", Unknown(Why.NOT_READ), None)
 NOTHING = Held(grips=(), whole=True)
 NOT_WHOLE = Held(grips=(), whole=False)
 SOME = Held(grips=(GRIP,), whole=True)
+LABELLED = Held(grips=(GRIP,), whole=True, labels={"GPU-a": "GPU 0"})
 LESS = Held(grips=(replace(GRIP, memory=2 * GIB),), whole=True)
 VAGUE = Held(grips=(NOT_KNOWN,), whole=True)
 
@@ -93,7 +94,7 @@ def test_facts_are_in_base_units() -> None:
 
 
 @pytest.mark.parametrize("result", [Result.DONE, Result.ALREADY_GONE])
-@pytest.mark.parametrize("before", [None, NOTHING, SOME])
+@pytest.mark.parametrize("before", [None, NOTHING, SOME, LABELLED])
 @pytest.mark.parametrize("after", [None, NOTHING, NOT_WHOLE, SOME, LESS, VAGUE])
 @pytest.mark.parametrize("living", [0, 1, 3])
 def test_whatever_a_shutdown_says_is_known(
@@ -112,8 +113,9 @@ def test_whatever_a_release_says_is_known(after: Held | None, fault: str | None,
     """The same of a release."""
     row = {"name": "PyTorch", "before": 3 * GIB, "after": GIB, "live": live, "pool": pool, "fault": fault}
     for told in ([], [row]):
-        detail = release.say(told, SOME, after, by_error=GIB)
-        assert all(codes(detail)), detail
+        for before in (SOME, LABELLED):
+            detail = release.say(told, before, after, by_error=GIB)
+            assert all(codes(detail)), detail
 
 
 ROOT = ProcessKey(8, 8)
@@ -255,7 +257,15 @@ def test_a_problem_that_says_two_things_is_told_part_by_part(tmp_path: Path) -> 
 def test_each_code_is_one_template() -> None:
     """A template is told by itself alone, and no code is used twice."""
     assert len({*OUTCOMES, *GAPS, *PROBLEMS}) == len(OUTCOMES) + len(GAPS) + len(PROBLEMS)
-    example = {"bytes": "1.5 GiB", "seconds": "2", "count": "3", "pid": "7", "index": "0", "port": "6006"}
+    example = {
+        "devices": "GPU 0, GPU 1 and GPU 2 MIG 0",
+        "bytes": "1.5 GiB",
+        "seconds": "2",
+        "count": "3",
+        "pid": "7",
+        "index": "0",
+        "port": "6006",
+    }
     tell = ((OUTCOMES, of_outcome), (GAPS, lambda text: [of_gap(text)]), (PROBLEMS, of_problem))
     for templates, of in tell:
         for code, template in templates.items():
@@ -329,3 +339,18 @@ def test_no_maker_of_sentences_has_words_of_its_own(module: str) -> None:
     known = [without_names(re.sub(r"\{\w+\}", "\0", text)) for text in templates]
     strange = {words for words in words_of(module) if not any(words in text for text in known)}
     assert strange == MAKERS[module]
+
+
+def seen_by_the_tests() -> set[str]:
+    """Whole details with which the tests of park and resume compare what really came."""
+    tree = ast.parse((Path(__file__).parent / "effects/test_park.py").read_text(encoding="utf-8"))
+    compared = [node for node in ast.walk(tree) if isinstance(node, ast.Compare) and "detail" in ast.unparse(node.left)]
+    texts = {part.value for node in compared for part in ast.walk(node) if isinstance(part, ast.Constant)}
+    return {text for text in texts if isinstance(text, str)}
+
+
+def test_whatever_parks_and_resumes_says_is_known() -> None:
+    """Clause by clause, as the tests of these effects see it."""
+    seen = {text for text in seen_by_the_tests() if re.search(r"\d s(;|$)|waits for room", text)}
+    assert len(seen) > 2
+    assert not [text for text in seen if not all(codes(text))]

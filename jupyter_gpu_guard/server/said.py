@@ -20,10 +20,12 @@ from .sentences import GAPS, OUTCOMES, PROBLEMS
 _PART = re.compile(r"; (?![^()]*\))")  # what stands in brackets is one part
 _SENTENCE = re.compile(r"(?<=\.) (?=[A-Z/])")
 _NAME = re.compile(r"\{(\w+)\}")
+_DEVICE = r"GPU \d+(?: MIG \d+)?"
 _KINDS = {
     "_bytes": r"[\d.]+ [GM]iB|GPU memory",
     "_seconds": r"[\d.]+",
     "_count": r"\d+",
+    "devices": rf"{_DEVICE}(?:(?:, | and ){_DEVICE})*",
     "port": r"\d+",
     "state": r"[\w-]+",
     "step": r"[\w-]+",

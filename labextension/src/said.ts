@@ -1,6 +1,6 @@
 import type { Facts } from './reasons';
 import type { OUTCOME_CODES } from './wire';
-import { deviceText, kindWord, roomText, stateWord, stepNoun, whoText } from './words';
+import { deviceText, devicesText, kindWord, roomText, stateWord, stepNoun, whoText } from './words';
 
 type SaidCode = (typeof OUTCOME_CODES)[number];
 
@@ -9,10 +9,12 @@ export const SAID: Record<SaidCode, (facts: Facts) => string> = {
   'ended-in': f => f.trans.__('ended in %1', f.took()),
   ended: f => f.trans.__('ended'),
   'freed-in': f => f.trans.__('freed %1 in %2', f.bytes('freed_bytes'), f.took()),
+  'freed-on-in': freedOn,
   'ended-by-itself': f => f.trans.__('it had ended by itself'),
   'ended-meanwhile': f => f.trans.__('it ended meanwhile'),
   'ended-or-restarted': f => f.trans.__('it had ended or was restarted meanwhile'),
   'free-again': f => f.trans.__('%1 are free again', f.bytes('freed_bytes')),
+  'free-again-on': freeOn,
   'not-verified': f =>
     f.trans.__('could not verify that its GPU memory is free: %1', f.trans.__('the devices did not answer')),
   'not-all-verified': f =>
@@ -24,8 +26,10 @@ export const SAID: Record<SaidCode, (facts: Facts) => string> = {
   'ended-but-held': f => f.trans.__('%1, but %2', f.trans.__('ended'), stillHeld(f)),
   'freed-but-held': f =>
     f.trans.__('%1, but %2', f.trans.__('freed %1 in %2', f.bytes('freed_bytes'), f.took()), stillHeld(f)),
+  'freed-on-but-held': f => f.trans.__('%1, but %2', freedOn(f), stillHeld(f)),
   'by-itself-but-held': f => f.trans.__('%1, but %2', f.trans.__('it had ended by itself'), stillHeld(f)),
   'free-but-held': f => f.trans.__('%1, but %2', f.trans.__('%1 are free again', f.bytes('freed_bytes')), stillHeld(f)),
+  'free-on-but-held': f => f.trans.__('%1, but %2', freeOn(f), stillHeld(f)),
   'ran-in-server': f => f.trans.__("it ran within the server's own process, so nothing could be verified"),
   'ran-elsewhere': f => f.trans.__('it did not run here, so nothing could be verified'),
   'restarted-or-unknown': f => f.trans.__('it has been restarted since, or its process is not known any more'),
@@ -52,6 +56,13 @@ export const SAID: Record<SaidCode, (facts: Facts) => string> = {
   'would-park': f => f.trans.__('mode observe: would have parked it'),
   'would-shut-down': f => f.trans.__('mode observe: would have shut it down'),
   'gave-back': f => f.trans.__('gave back %1 of %2', f.bytes('freed_bytes'), f.held('held_bytes')),
+  'gave-back-on': f =>
+    f.trans.__(
+      'gave back %1 of %2, on %3',
+      f.bytes('freed_bytes'),
+      f.held('held_bytes'),
+      devicesText(f.word('devices'), f.trans)
+    ),
   'gave-back-by-count': f => f.trans.__('gave back %1 by the count of its frameworks', f.bytes('freed_bytes')),
   'nothing-to-give': f => f.trans.__('nothing to give back'),
   'devices-did-not-say': f => f.trans.__('the devices did not say what is held now'),
@@ -72,11 +83,20 @@ export const SAID: Record<SaidCode, (facts: Facts) => string> = {
     ),
   'no-framework': f => f.trans.__('it uses no framework that can be asked'),
   'moved-to-host': f => f.trans.__("%1 were moved to the host's memory in %2", f.held('held_bytes'), f.took()),
+  'moved-from-to-host': f =>
+    f.trans.__(
+      "%1 were moved from %2 to the host's memory in %3",
+      f.held('held_bytes'),
+      devicesText(f.word('devices'), f.trans),
+      f.took()
+    ),
   'lives-on': f => f.trans.__('the kernel lives on'),
   'freed-not-seen': f => f.trans.__('what that freed could not be seen'),
   'still-listed': f => f.trans.__('the driver still lists %1', f.held('held_bytes')),
   'goes-on': f => f.trans.__('it goes on as before'),
   'back-after': f => f.trans.__('%1 are back on the GPU after %2', f.held('held_bytes'), f.took()),
+  'back-on-after': f =>
+    f.trans.__('%1 are back on %2 after %3', f.held('held_bytes'), devicesText(f.word('devices'), f.trans), f.took()),
   'not-parked': f => f.trans.__('it is not parked'),
   'nothing-to-do': f => f.trans.__('mode observe: nothing to do'),
   rehearsal: f => f.trans.__('nothing was done: this is a rehearsal'),
@@ -184,6 +204,14 @@ export const SAID: Record<SaidCode, (facts: Facts) => string> = {
   'waits-for-unknown-room': f => waits(f, null),
   'waits-for-unknown-room-of': f => waits(f, null, f.word('who'))
 };
+
+function freedOn(f: Facts): string {
+  return f.trans.__('freed %1 on %2 in %3', f.bytes('freed_bytes'), devicesText(f.word('devices'), f.trans), f.took());
+}
+
+function freeOn(f: Facts): string {
+  return f.trans.__('%1 are free again on %2', f.bytes('freed_bytes'), devicesText(f.word('devices'), f.trans));
+}
 
 function leftAlone(f: Facts, count: number): string {
   return f.trans._n(

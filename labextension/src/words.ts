@@ -81,6 +81,12 @@ export function deviceText(device: string, trans: TranslationBundle): string {
   return device === 'its device' ? trans.__('its device') : device;
 }
 
+/** `GPU 0, GPU 1 and GPU 2`, as the server lists them. */
+export function devicesText(devices: string, trans: TranslationBundle): string {
+  const [first, ...last] = devices.split(' and ');
+  return last.length === 0 ? first : trans.__('%1 and %2', first, last.join());
+}
+
 /** What is free on a device (null: not known), and who holds the rest (empty: not known). */
 export function roomText(free: string | null, who: string, trans: TranslationBundle): string {
   const room = free ?? trans.__('not known');

@@ -10,6 +10,7 @@ import { after, GIB, holder, NOW, outcome, report } from './fixtures';
 const FACTS = {
   freed_bytes: 2 * GIB,
   free_bytes: 2 * GIB,
+  devices: 'GPU 0, GPU 1 and GPU 2 MIG 0',
   held_bytes: GIB,
   took_seconds: 2.1,
   limit_seconds: 30,
