@@ -395,7 +395,22 @@ def test_what_is_configured_is_there(tmp_path):
         ({"notify_webhook_file": "/no/such/thing"}, "notify_webhook_file cannot be read (No such file or directory)"),
         ({"notify_email_to": "a@b.org"}, "notify_smtp is not given"),
         ({"notify_smtp": "mail.example.org"}, "notify_email_to is not given"),
-        ({"notify_email_to": "a@b.org", "notify_smtp": "h:x"}, "notify_smtp = 'h:x' names no server"),
+        ({"notify_webhook": "http://h/hunter2"}, "notify_webhook gives no address that begins with https:// and"),
+        ({"notify_command": ["tell-me https://h/hunter2"]}, "notify_command is a list of words, each by itself"),
+        ({"notify_command": ["https://h/hunter2?a"]}, "notify_command names no command that is here."),
+        ({"notify_email_to": "a@b.org", "notify_smtp": "h:hunter2"}, "notify_smtp names no server"),
+        ({"notify_email_to": "a@b.org", "notify_smtp": "h/hunter2"}, "notify_smtp names no server"),
+        (
+            {"notify_email_to": "a@b.org", "notify_smtp": "anna:hunter2@mail.example.org:587"},
+            "notify_smtp holds an @; write mail.example.org:587, and the user and the password into a file that notify",
+        ),
+        ({"notify_email_to": "a@b.org", "notify_smtp": "anna:hunter2@mail.example.org:x"}, "notify_smtp holds an @"),
+        ({"notify_email_to": "a@b.org", "notify_smtp": "smtp://anna:hunter2@h"}, "notify_smtp holds an @"),
+        ({"notify_email_to": "a@b.org", "notify_smtp": "smtp://h:587"}, "notify_smtp begins like the address of a"),
+        (
+            {"notify_email_to": "a@b.org;hunter2", "notify_smtp": "h"},
+            "notify_email_to or notify_email_from cannot be used: it is not one e-mail address",
+        ),
         ({"notify_email_to": "anna", "notify_smtp": "h"}, "notify_email_to or notify_email_from cannot be used"),
         (
             {"notify_email_to": "a@b.org", "notify_smtp": "h", "notify_smtp_login_file": "/no/such/thing"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -54,8 +55,10 @@ def _command(wishes: Wishes, site: Site) -> Teller | None:
     arguments = list(wishes.notify_command)
     if not arguments:
         return None
+    if any(letter.isspace() for letter in arguments[0]):  # a whole line, and perhaps a secret in it
+        raise _UnusableError('notify_command is a list of words, each by itself: ["tell-me", "--quietly"]')
     if shutil.which(arguments[0]) is None:
-        raise _UnusableError(f"notify_command names no command that is here: {arguments[0]!r}")
+        raise _UnusableError(f"notify_command names no command that is here{_shown(arguments[0])}")
     return CommandTeller(arguments)
 
 
@@ -70,7 +73,9 @@ def _webhook(wishes: Wishes, site: Site) -> Teller | None:
     try:
         return WebhookTeller(url.strip())
     except ValueError:  # its words may hold the address
-        raise _UnusableError(f"{option} gives no address that begins with https:// and names a host") from None
+        raise _UnusableError(
+            f"{option} gives no address that begins with https:// and names a host; http:// is for this machine alone"
+        ) from None
 
 
 def _mail(wishes: Wishes, site: Site) -> Teller | None:
@@ -80,13 +85,7 @@ def _mail(wishes: Wishes, site: Site) -> Teller | None:
         missing = "notify_smtp" if wishes.notify_email_to else "notify_email_to"
         raise _UnusableError(f"{missing} is not given, and an e-mail needs both an address and a server")
     security = wishes.notify_smtp_security
-    try:
-        parts = urlsplit(f"//{wishes.notify_smtp.strip()}")
-        host, port = parts.hostname or "", parts.port or PORTS[security]
-    except ValueError:
-        host, port = "", 0
-    if not host:
-        raise _UnusableError(f"notify_smtp = {wishes.notify_smtp!r} names no server; write mail.example.org:587")
+    host, port = _server(wishes.notify_smtp.strip(), security)
     user, password = "", ""
     if wishes.notify_smtp_login_file:
         if security == "none":
@@ -102,6 +101,33 @@ def _mail(wishes: Wishes, site: Site) -> Teller | None:
         return MailTeller(box, to, wishes.notify_email_from or usual_sender())
     except ValueError as fault:
         raise _UnusableError(f"notify_email_to or notify_email_from cannot be used: {fault}") from None
+
+
+def _server(text: str, security: str) -> tuple[str, int]:
+    """Host and port. What was written is never repeated: people write a password into it."""
+    if "@" in text:
+        raise _UnusableError(
+            "notify_smtp holds an @; write mail.example.org:587, and the user and the password into a file that "
+            "notify_smtp_login_file names"
+        )
+    if "://" in text:
+        raise _UnusableError(
+            "notify_smtp begins like the address of a page; write mail.example.org:587, and how the connection is "
+            "encrypted in notify_smtp_security"
+        )
+    try:
+        parts = urlsplit(f"//{text}")
+        host, port = parts.hostname or "", parts.port or PORTS[security]
+    except ValueError:
+        host, port = "", 0
+    if not host or parts.path or parts.query or parts.fragment:
+        raise _UnusableError("notify_smtp names no server; write mail.example.org:587")
+    return host, port
+
+
+def _shown(word: str) -> str:
+    """The name of a command, unless it looks like something else."""
+    return f": {word!r}" if re.fullmatch(r"[\w./~+-]{1,100}", word) else ""
 
 
 def _secret(option: str, path: str) -> str:

@@ -283,6 +283,15 @@ def test_only_web_addresses_are_webhooks(url: str) -> None:
         WebhookTeller(url)
 
 
+def test_what_is_not_encrypted_leaves_this_machine_never() -> None:
+    """The address is a secret, and the message names notebooks: http:// is for the machine itself."""
+    for host in ("hooks.example.org", "10.0.0.7", "localhost.example.org", "0.0.0.0", "[2001:db8::1]"):
+        with pytest.raises(ValueError, match="must begin with https://"):
+            WebhookTeller(f"http://{host}/x")
+    for host in ("localhost:8000", "127.0.0.1:1", "127.9.9.9", "[::1]:1"):
+        assert WebhookTeller(f"http://{host}/x").place in host
+
+
 def test_the_place_of_a_webhook_is_its_host_alone() -> None:
     """Path, query, user and password are secrets."""
     teller = WebhookTeller("https://anna:pw@hooks.example.org/services/T0/B0/xyz?token=1")

@@ -80,14 +80,15 @@ class MailTeller:
 
 
 def _address(text: str) -> Address:
+    """What `text` means. Its words may hold a secret in the wrong place, and are not repeated."""
     if any(letter in text for letter in ",;<> ") or not text.isprintable():
-        raise ValueError(f"{text!r} is not one e-mail address")
+        raise ValueError("it is not one e-mail address")
     try:
         address = Address(addr_spec=text)
     except Exception as error:  # noqa: BLE001 - its parser raises many kinds
-        raise ValueError(f"{text!r} is not an e-mail address ({type(error).__name__})") from None
+        raise ValueError(f"it is not an e-mail address ({type(error).__name__})") from None
     if not address.username or not address.domain:
-        raise ValueError(f"{text!r} is not an e-mail address: it lacks a name or a domain")
+        raise ValueError("it is not an e-mail address: it lacks a name or a domain")
     return address
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -20,7 +21,8 @@ _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 class WebhookTeller:
     """Posts to `url`, which is a secret and is never shown. A status of 200 to 299: it has told somebody.
 
-    No redirect is followed: the address leads where it says, or nowhere.
+    It begins with https://, or with http:// where it leads to this machine alone: nobody else is to read it. No
+    redirect is followed: the address leads where it says, or nowhere.
     """
 
     name = "webhook"
@@ -28,7 +30,9 @@ class WebhookTeller:
     def __init__(self, url: str, timeout: float = TIMEOUT) -> None:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0:
-            raise ValueError("it must begin with http:// or https://, and name a host")
+            raise ValueError("it must begin with https://, and name a host")
+        if parts.scheme == "http" and not _is_this_machine(parts.hostname):
+            raise ValueError("http:// is for this machine alone: it must begin with https://")
         self._url = url
         self._timeout = timeout
         self.place = parts.hostname
@@ -62,6 +66,13 @@ class WebhookTeller:
             follow_redirects=False,
             streaming_callback=_ignored,
         )
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _ignored(part: bytes) -> None:
