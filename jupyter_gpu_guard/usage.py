@@ -1,6 +1,7 @@
 """What was used of budgets on disk: a small JSON file for each server, which all servers of a folder read.
 
-What cannot be read, or is not the word of the user that it is about, does not count: it is named in `problem`.
+What cannot be read, or is not the word of the user that it is about, does not count: `problem` says so. A user is known
+by the number of the account that owns a file; where all servers run under one, nothing tells their users apart.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ import fcntl
 import json
 import math
 import os
+import pwd
 import re
 import secrets
 import stat
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from hashlib import sha256
@@ -25,7 +28,9 @@ from .core.usage import HOUR, LONGEST_WINDOW, Hours, Usage, together
 
 VERSION = 1
 LARGEST_FILE = 2**21
-MOST_FILES = 5000
+MOST_FILES = 1000  # of one owner; where all servers run under one number, that is of all users
+MOST_BYTES = 2**25  # of one owner, in all of these
+NAMED = 3  # faults; of more than these only the number is said
 _NAME = re.compile(r"([0-9]+)-[0-9a-f]{8}-[0-9a-z]+\.json")
 _SLOTS = 100  # servers of one user that run at once on one folder, each with a file that the next one goes on with
 _MOST_AN_HOUR = 1e6  # in whatever unit: nobody has so much
@@ -43,6 +48,7 @@ class FileUsage:
         self.folder = Path(folder)
         self._user = site.user or ""
         self._uid = os.geteuid()
+        self._stem = f"{self._uid}-{sha256(self._user.encode()).hexdigest()[:8]}"
         self._create = create
         self._lock: int | None = None
         self._path: Path | None = None
@@ -68,10 +74,11 @@ class FileUsage:
             path = None
             faults.append(self._cannot("opened", error))
         found = [self._inherited]
-        for name in self._names(faults):
+        refused: dict[str, str] = {}
+        for name in self._names(faults, refused):
             file = self._file(name)
             if isinstance(file, str):
-                faults.append(f"{self.folder / name} does not count towards any budget: {file}.")
+                refused[name] = file
             elif path is None or name != path.name:
                 found.append(file.told_to(self._uid, self._user))
         if path is not None:
@@ -79,7 +86,7 @@ class FileUsage:
                 self._save(path, together([self._inherited, own]), now)
             except OSError as error:
                 faults.append(self._cannot("saved", error))
-        self._faults = tuple(faults)
+        self._faults = (*faults, *self._named(refused))
         return together(found)
 
     def close(self) -> None:
@@ -99,9 +106,8 @@ class FileUsage:
             return self._path
         if self._create:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        stem = f"{self._uid}-{sha256(self._user.encode()).hexdigest()[:8]}"
         for slot in range(_SLOTS):
-            name = f"{stem}-{slot}.json"
+            name = f"{self._stem}-{slot}.json"
             lock = self._locked(f".{name}.lock")
             if lock is None:
                 continue
@@ -112,7 +118,7 @@ class FileUsage:
             self._lock, self._inherited = lock, file.usage
             break
         else:
-            name = f"{stem}-{secrets.token_hex(8)}.json"
+            name = f"{self._stem}-{secrets.token_hex(8)}.json"
         self._path = self.folder / name
         return self._path
 
@@ -133,19 +139,60 @@ class FileUsage:
         os.close(lock)
         return None
 
-    def _names(self, faults: list[str]) -> list[str]:
-        """The files that may be such ones, by their names."""
+    def _named(self, refused: Mapping[str, str]) -> Iterator[str]:
+        """What is wrong with files, for the first of them; who fills the folder with others fills no log."""
+        for name in sorted(refused)[:NAMED]:
+            yield f"{self.folder / name} does not count towards any budget: {refused[name]}."
+        if (more := len(refused) - NAMED) > 0:
+            yield f"Each of {more} more in {self.folder} does not count towards any budget: damaged, or nobody's word."
+
+    def _names(self, faults: list[str], refused: dict[str, str]) -> list[str]:
+        """The files to read, by their names. What shows without reading that it is nobody's word goes to `refused`."""
+        owned: dict[int, list[tuple[str, int]]] = defaultdict(list)
         try:
             with os.scandir(self.folder) as entries:
-                found = sorted(entry.name for entry in entries if _NAME.fullmatch(entry.name))
+                for entry in entries:
+                    if (match := _NAME.fullmatch(entry.name)) is None:
+                        continue
+                    try:
+                        seen = entry.stat(follow_symlinks=False)
+                    except OSError:  # gone by now
+                        continue
+                    if (why := _nobodys(seen, int(match[1]))) is not None:
+                        refused[entry.name] = why
+                    else:
+                        owned[seen.st_uid].append((entry.name, seen.st_size))
         except OSError as error:
             if not faults:
                 faults.append(self._cannot("read", error))
             return []
-        if len(found) > MOST_FILES:
-            faults.append(f"Of {len(found)} files in {self.folder} only the first {MOST_FILES} count towards budgets.")
-        self._read = {name: read for name, read in self._read.items() if name in found}
-        return found[:MOST_FILES]
+        found, crowds = [], []
+        for uid, files in sorted(owned.items()):
+            taken = self._taken(files)
+            found += taken
+            if len(taken) < len(files):
+                of = f"{self.folder} of user {uid}"
+                crowds.append(f"Of {len(files)} files in {of} only the first {len(taken)} count towards budgets.")
+        faults += crowds[:NAMED]
+        wanted = set(found)
+        self._read = {name: read for name, read in self._read.items() if name in wanted}
+        return found
+
+    def _taken(self, files: list[tuple[str, int]]) -> list[str]:
+        """Those of one owner that are read: our own user's first, and each user's first before anybody's second."""
+        before: dict[str, int] = defaultdict(int)
+        order = []
+        for name, size in sorted(files):
+            stem = name.rpartition("-")[0]
+            order.append((stem != self._stem, before[stem], name, size))
+            before[stem] += 1
+        taken, whole = [], 0
+        for _, _, name, size in sorted(order)[:MOST_FILES]:
+            whole += size
+            if whole > MOST_BYTES:
+                break
+            taken.append(name)
+        return taken
 
     def _file(self, name: str) -> _File | str:
         """What a file says; or what is wrong with it. One that has not changed is not read again."""
@@ -162,8 +209,18 @@ class FileUsage:
             found = os.fstat(descriptor)
             stamp = (found.st_ino, found.st_mtime_ns, found.st_size, found.st_uid, found.st_mode)
             if name not in self._read or self._read[name][0] != stamp:
-                self._read[name] = stamp, _checked(file.read, found, int(match[1]))
+                self._read[name] = stamp, self._believed(_checked(file.read, found, int(match[1])))
         return self._read[name][1]
+
+    def _believed(self, file: _File | str) -> _File | str:
+        """`file`, unless the system knows its user by another number than that of the file's owner."""
+        if isinstance(file, str) or (file.uid, file.user) == (self._uid, self._user):
+            return file
+        try:
+            theirs = pwd.getpwnam(file.user).pw_uid
+        except (KeyError, ValueError, OSError):  # a user of a hub need not be one of the system
+            return file
+        return file if theirs == file.uid else f"it belongs to user {file.uid} and is about user {theirs}"
 
     def _save(self, path: Path, usage: Usage, now: datetime) -> None:
         """Replace the file in one step, if it would say something else."""
@@ -225,8 +282,8 @@ def _plain(uid: int, user: str, usage: Usage) -> dict[str, Any]:
     return {"version": VERSION, "uid": uid, "user": user, "accounts": accounts}
 
 
-def _checked(read: Any, found: os.stat_result, uid: int) -> _File | str:
-    """What a file says, if it is the word of the user `uid` whose name it carries; or what is wrong with it."""
+def _nobodys(found: os.stat_result, uid: int) -> str | None:
+    """Why a file is not the word of the user `uid` whose number it carries. None: it may be."""
     if not stat.S_ISREG(found.st_mode):
         return "it is no file"
     if found.st_uid != uid:
@@ -235,6 +292,13 @@ def _checked(read: Any, found: os.stat_result, uid: int) -> _File | str:
         return "others than its owner may change it"
     if found.st_size > LARGEST_FILE:
         return "it is too large"
+    return None
+
+
+def _checked(read: Any, found: os.stat_result, uid: int) -> _File | str:
+    """What a file says, if it is the word of the user `uid`; or what is wrong with it."""
+    if (why := _nobodys(found, uid)) is not None:
+        return why
     try:
         whole = json.loads(read(LARGEST_FILE + 1))
         if whole["version"] != VERSION or whole["uid"] != uid or not isinstance(whole["user"], str):

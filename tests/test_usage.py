@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
+from jupyter_gpu_guard import usage
 from jupyter_gpu_guard.core.budget import Account, Measure
 from jupyter_gpu_guard.core.policy import Site
 from jupyter_gpu_guard.core.usage import HOUR, LONGEST_WINDOW, Hours
+from jupyter_gpu_guard.server.said import of_problem
 from jupyter_gpu_guard.usage import LARGEST_FILE, FileUsage
 
 NOW = datetime(2030, 5, 1, 12, 30, tzinfo=timezone.utc)
@@ -177,6 +180,73 @@ def test_a_file_of_another_user_than_it_names_is_not_believed(tmp_path: Path) ->
     store = FileUsage(tmp_path, ADA)
     assert store.exchange({}, NOW) == {}
     assert "belongs to user 12345" in (store.problem or "")
+
+
+@needs_root
+def test_a_user_of_the_system_is_believed_under_their_own_number_alone(tmp_path: Path) -> None:
+    """What an account writes about another one that the system knows counts for nobody."""
+    daemon = pwd.getpwnam("daemon")
+    planted(tmp_path, told(user="daemon"))
+    store = FileUsage(tmp_path, ADA)
+    assert store.exchange({}, NOW) == {}
+    assert f"is about user {daemon.pw_uid}." in (store.problem or "")
+    theirs = planted(tmp_path, told(user="daemon", uid=daemon.pw_uid), uid=daemon.pw_uid)
+    os.chown(theirs, daemon.pw_uid, daemon.pw_gid)
+    assert store.exchange({}, NOW) == used(1.0, "site")
+
+
+def test_what_our_own_server_has_written_counts_whatever_the_system_calls_it(tmp_path: Path) -> None:
+    """A hub may call somebody as the system calls another account."""
+    other = next(each.pw_name for each in pwd.getpwall() if each.pw_uid != os.geteuid())
+    first = FileUsage(tmp_path, Site(other))
+    first.exchange(used(2.0), NOW)
+    first.close()
+    second = FileUsage(tmp_path, Site(other))
+    assert second.exchange({}, NOW) == used(2.0)
+    assert second.problem is None
+
+
+@needs_root
+def test_files_of_somebody_else_push_none_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever floods the folder crowds out their own files alone; health names three, and a count."""
+    monkeypatch.setattr(usage, "MOST_FILES", 4)
+    FileUsage(tmp_path, BOB).exchange(used(1.0, "site"), NOW)
+    for number in range(10):
+        for uid in (0, 12345):  # the first of them would be the word of root, and belong to another user
+            path = planted(tmp_path, "x", uid=uid, name=f"00000000-a{number}")
+            os.chown(path, 12345, 12345)
+    store = FileUsage(tmp_path, ADA)
+    assert store.exchange({}, NOW) == used(1.0, "site")
+    problem = store.problem or ""
+    assert f"Of 10 files in {tmp_path} of user 12345 only the first 4 count" in problem
+    assert problem.count("does not count") == 4
+    assert f"Each of 11 more in {tmp_path} does not count" in problem
+    assert all(said.code for said in of_problem(problem))
+
+
+def test_of_one_owner_our_own_come_first_and_nobody_has_many_before_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where all servers run under one number."""
+    first = FileUsage(tmp_path, ADA)
+    first.exchange(used(2.0), NOW)
+    first.close()
+    FileUsage(tmp_path, BOB).exchange(used(1.0, "site"), NOW)
+    for number in range(10):
+        planted(tmp_path, told(used={str(HOUR_NOW): 100.0}), name=f"00000000-a{number}")
+    monkeypatch.setattr(usage, "MOST_FILES", 3)
+    seen = FileUsage(tmp_path, ADA).exchange({}, NOW)
+    assert seen == {**used(2.0), **used(101.0, "site")}
+
+
+def test_one_owner_has_so_many_bytes_read_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few the files are."""
+    for number in range(3):
+        planted(tmp_path, told(), name=f"00000000-{number}")
+    monkeypatch.setattr(usage, "MOST_BYTES", 2 * len(told()))
+    store = FileUsage(tmp_path, ADA)
+    assert store.exchange({}, NOW) == used(2.0, "site")
+    assert "Of 3 files" in (store.problem or "")
 
 
 def test_links_pipes_and_other_names_are_not_followed(tmp_path: Path) -> None:
