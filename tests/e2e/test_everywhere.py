@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Request, expect
 
 from tests.driver import StandIn
 
@@ -14,6 +14,8 @@ from .browser import Notebook, browsing, open_page, open_panel, wait_for_lab
 from .lab import GPU, TOKEN, Lab, until
 
 pytestmark = pytest.mark.browser
+
+BINDINGS = "window.jupyterapp.commands.keyBindings"
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +35,15 @@ def _command(page: Page, command: str) -> None:
     page.evaluate("command => { window.jupyterapp.commands.execute(command); }", command)
 
 
+def _writes_layout(request: Request) -> bool:
+    """Whether JupyterLab writes down, a little later than it changes, where everything stands; with our history."""
+    return (
+        request.method == "PUT"
+        and "api/workspaces" in request.url
+        and (request.post_data or "").count("gpu-guard-history") > 1
+    )
+
+
 def _menu(page: Page) -> list[str]:
     labels = page.locator(".lm-Menu:not(.lm-MenuBar-menu)").get_by_role("menuitem").all_inner_texts()
     return [label.split("\t")[0] for label in labels]
@@ -43,6 +54,20 @@ def test_toolbar_menus_running_and_history(lab: Lab) -> None:
     with open_page(lab, "lab") as page:
         panel = page.get_by_test_id("gpu-guard-panel")
         Notebook(page, "work/large.ipynb")
+
+        # Keys open it, and they are nobody else's.
+        page.evaluate("window.jupyterapp.shell.collapseRight()")
+        expect(panel).to_be_hidden()
+        page.wait_for_function(f"{BINDINGS}.some(({{command}}) => command === 'gpu-guard:open')")
+        page.keyboard.press("Control+Alt+g")
+        expect(panel).to_be_visible()
+        same = page.evaluate(
+            f"""() => {{
+                const ours = {BINDINGS}.find(({{command}}) => command === 'gpu-guard:open').keys.join();
+                return {BINDINGS}.filter(({{keys}}) => keys.join() === ours).map(({{command}}) => command);
+            }}"""
+        )
+        assert same == ["gpu-guard:open"]
 
         # The notebook's own toolbar says what it holds, and leads to its row.
         badge = page.get_by_role("button", name=re.compile("GPU memory held by large.ipynb: 6.0 GiB"))
@@ -69,18 +94,18 @@ def test_toolbar_menus_running_and_history(lab: Lab) -> None:
         page.evaluate("window.jupyterapp.shell.activateById('jp-running-sessions')")
         running = page.get_by_role("treeitem").filter(has_text="GiB")
         expect(running).to_have_count(2)
-        expect(running.first).to_contain_text("large.ipynb")
+        expect(running.first).to_contain_text("work/large.ipynb")
         running.nth(1).click(button="right")
         page.get_by_role("menuitem", name="Shut down and free GPU memory").click()
         question = page.get_by_role("dialog").filter(has_text="Shut down small.ipynb?")
         question.get_by_role("button", name="Cancel").click()
 
         # The history opens in the main area, and is there again after a reload.
-        _command(page, "gpu-guard:open-history")
+        with page.expect_response(lambda response: _writes_layout(response.request)):
+            _command(page, "gpu-guard:open-history")
         history = page.get_by_role("region", name="GPU history")
         expect(history.get_by_role("img", name=re.compile("GPU 0, memory: now [0-9.]+ GiB, highest"))).to_be_visible()
         expect(history.get_by_role("img", name=re.compile("small.ipynb, memory: now 2.0 GiB"))).to_be_visible()
-        page.wait_for_timeout(2500)  # JupyterLab writes its layout down a little later
         page.goto(f"{lab.url}lab")
         wait_for_lab(page)
         expect(history.get_by_role("img", name=re.compile("GPU 0, memory: now [0-9.]+ GiB"))).to_be_visible()
