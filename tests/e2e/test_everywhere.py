@@ -94,7 +94,7 @@ def test_toolbar_menus_running_and_history(lab: Lab) -> None:
         page.evaluate("window.jupyterapp.shell.activateById('jp-running-sessions')")
         running = page.get_by_role("treeitem").filter(has_text="GiB")
         expect(running).to_have_count(2)
-        expect(running.first).to_contain_text("work/large.ipynb")
+        expect(running.first).to_contain_text("large.ipynb")
         running.nth(1).click(button="right")
         page.get_by_role("menuitem", name="Shut down and free GPU memory").click()
         question = page.get_by_role("dialog").filter(has_text="Shut down small.ipynb?")
