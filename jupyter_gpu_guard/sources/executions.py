@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from math import inf
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jupyter_gpu_guard.core.model import OwnerState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+T = TypeVar("T")
 
 REPLIED_FOR = 30.0  # seconds; a kernel that has replied to a request says "idle" right afterwards
+SENT_FOR = 600.0  # seconds; a request that an idle kernel has not begun by then was lost on its way
 
 _REMEMBERED = 4096  # requests; so many cells may be queued
 _STOPPED_NO_MORE = {"continued", "terminated", "exited"}
@@ -44,7 +47,7 @@ class Executions:
         self._in_debugger = False
         self._heard_from: object = None
         # Told by the client's side, where it can be overheard: another socket, so it may come too early or too late.
-        self._sent: dict[str, None] = {}
+        self._sent: dict[str, float] = {}
         self._asking: dict[str, None] = {}
 
     @property
@@ -55,6 +58,10 @@ class Executions:
         if not self._running:
             return None
         return OwnerState.WAITING if self._running.keys() <= self._asking.keys() else OwnerState.EXECUTING
+
+    def is_awaited(self, now: float) -> bool:
+        """Whether a client has sent a request that the kernel has not begun: it will, if it has the time."""
+        return any(now - sent_at < SENT_FOR for sent_at in self._sent.values())
 
     def hear(self, message: Mapping[str, Any], incarnation: object, now: float) -> None:
         """Take note of one message from the iopub channel. What is no answer to an execute request is no use."""
@@ -81,21 +88,27 @@ class Executions:
         elif state == "idle":
             self._hear_the_end(request, now)
 
-    def sent(self, request: str) -> None:
+    def sent(self, request: str, now: float) -> None:
         """A client sends an execute request over the main shell channel, where it has to wait for its turn."""
-        _remember(self._sent, request)
+        _remember(self._sent, request, now)
 
     def asks(self, request: str) -> None:
         """The cell of `request` asks the person for a line of text."""
-        _remember(self._asking, request)
+        _remember(self._asking, request, None)
 
     def answered(self, now: float) -> None:
         """A person has given a line of text. Whatever was waiting goes on."""
         self._asking.clear()
+        self.attended(now)
+
+    def attended(self, now: float) -> None:
+        """A person has shown to be there."""
         self.used_at = now
 
     def replied(self, request: str, now: float) -> None:
         """The kernel has told the client that `request` is done."""
+        if request in self._sent:
+            self._sent[request] = -inf  # not waited for any more
         cell = self._running.get(request)
         if cell is not None and cell.replied_at is None:
             cell.replied_at = now
@@ -120,13 +133,14 @@ class Executions:
             if not self._running:
                 self._in_debugger = False  # in a kernel that stands still, nothing begins
             cell = self._running[request] = _Cell(incarnation, self._in_turn and request in self._sent)
-            self._sent.pop(request, None)
+        self._sent.pop(request, None)
         return cell
 
     def _hear_the_end(self, request: str, now: float) -> None:
         cell = self._running.get(request)
         if cell is None:  # its begin was not heard: we came late, so a person may have sent it
             self._asking.pop(request, None)
+            self._sent.pop(request, None)
             self.used_at = now
             return
         over = [request]
@@ -158,9 +172,9 @@ class Executions:
             self.debugger_ports = frozenset(int(socket["port"]) for socket in sockets)
 
 
-def _remember(requests: dict[str, None], request: str) -> None:
+def _remember(requests: dict[str, T], request: str, note: T) -> None:
     """Add `request` as the newest, and forget the oldest where they are too many."""
     requests.pop(request, None)
-    requests[request] = None
+    requests[request] = note
     if len(requests) > _REMEMBERED:
         del requests[next(iter(requests))]

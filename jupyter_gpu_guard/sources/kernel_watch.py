@@ -73,7 +73,11 @@ class KernelWatch:
         self.is_contradicted = False  # the server says that nobody used it, and somebody did
 
     def look(self, *, at_once: bool = False) -> Sight:
-        """The kernel now. `at_once`: with every message that has arrived, also those the event loop has not handled."""
+        """The kernel now.
+
+        `at_once`: with every message that has arrived, also those the event loop has not handled; and what was sent to
+        it and has not begun counts as if it had.
+        """
         self._listen()
         if at_once and self._ear is not None:
             self._ear.catch_up()
@@ -86,13 +90,20 @@ class KernelWatch:
         if local and not self._follow_process():
             self._executions.forget(self._clock.now().monotonic)
             return self._sight(OwnerState.DEAD, self._root)
-        return self._sight(self._state(), self._root if local else None)
+        state = self._state()
+        if at_once and state is OwnerState.IDLE and self._executions.is_awaited(self._clock.now().monotonic):
+            state = OwnerState.EXECUTING
+        return self._sight(state, self._root if local else None)
 
     def restarted(self) -> None:
         """The kernel was restarted: what ran before runs no more. A local process shows that by itself."""
         if not self._is_local():
             self._executions.forget(self._clock.now().monotonic)
             self._begin_anew()
+
+    def interrupted(self) -> None:
+        """Somebody has interrupted the kernel, so somebody is there."""
+        self._executions.attended(self._clock.now().monotonic)
 
     def overhear(self, passing: Passing) -> None:
         """Take note of what has passed between a page and this kernel."""
@@ -106,7 +117,7 @@ class KernelWatch:
         elif passing.kind == "execute_reply":
             self._executions.replied(passing.request, now)
         elif passing.in_turn:
-            self._executions.sent(passing.request)
+            self._executions.sent(passing.request, now)
 
     def close(self) -> None:
         """Stop listening. Safe to call twice."""

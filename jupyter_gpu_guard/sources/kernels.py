@@ -162,8 +162,11 @@ class KernelOwners:
         if self._events is None or kernel_id is None:
             return
         if kernel_id in self._kernels:
-            if data.get("action") == "restart" and (watch := self._watches.get(kernel_id)) is not None:
+            watch = self._watches.get(kernel_id)
+            if data.get("action") == "restart" and watch is not None:
                 watch.restarted()
+            elif data.get("action") == "interrupt" and data.get("status") == "success" and watch is not None:
+                watch.interrupted()
             self._owner(kernel_id)  # looking is what attaches
         elif (watch := self._watches.pop(kernel_id, None)) is not None:
             watch.close()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_gpu_guard.core.model import OwnerState
-from jupyter_gpu_guard.sources.executions import REPLIED_FOR, Executions
+from jupyter_gpu_guard.sources.executions import REPLIED_FOR, SENT_FOR, Executions
 
 EXECUTING, WAITING, BREAKPOINT = OwnerState.EXECUTING, OwnerState.WAITING, OwnerState.BREAKPOINT
 
@@ -285,7 +285,7 @@ def test_a_lost_end_is_made_up_for_by_the_next_cell():
     """What waits for its turn on the main shell of such a kernel began after all before it had ended."""
     heard = Executions(in_turn=True)
     for request in ("a", "b"):
-        heard.sent(request)
+        heard.sent(request, 0.0)
         begin(heard, request)
         assert heard.state is EXECUTING
     end(heard, "b", 8)
@@ -299,7 +299,7 @@ def test_an_end_says_nothing_of_what_may_run_beside_it(case):
     heard = Executions(in_turn=case != "not in turn")
     for request, unknown in (("a", "first unknown"), ("b", "second unknown")):
         if case != unknown:
-            heard.sent(request)
+            heard.sent(request, 0.0)
         begin(heard, request, process=request if case == "another process" else "p")
     end(heard, "b")
     assert heard.state is EXECUTING
@@ -309,7 +309,7 @@ def test_a_later_cell_is_not_ended_by_an_earlier_one():
     """Only what came before is over."""
     heard = Executions(in_turn=True)
     for request in ("a", "b"):
-        heard.sent(request)
+        heard.sent(request, 0.0)
         begin(heard, request)
     end(heard, "a")
     assert heard.state is EXECUTING
@@ -334,7 +334,25 @@ def test_what_is_remembered_of_clients_is_bounded():
     """A page may send what no kernel ever begins."""
     heard = Executions(in_turn=True)
     for number in range(10_000):
-        heard.sent(f"s{number}")
+        heard.sent(f"s{number}", 0.0)
         heard.asks(f"a{number}")
     assert len(heard._sent) == len(heard._asking) == 4096
     assert "s9999" in heard._sent
+
+
+def test_what_was_sent_and_has_not_begun_is_awaited():
+    """Until it begins, or its reply is there; and not for ever, since a request may be lost on its way."""
+    heard = Executions(in_turn=True)
+    assert not heard.is_awaited(0)
+    for request in ("a", "b", "c"):
+        heard.sent(request, 10.0)
+    begin(heard, "a")
+    end(heard, "a", 11)
+    heard.replied("b", 12)
+    assert heard.is_awaited(12)
+    assert heard.state is None
+    assert heard.is_awaited(10 + SENT_FOR - 1)
+    assert not heard.is_awaited(10 + SENT_FOR)
+    begin(heard, "c")
+    end(heard, "c", 13)
+    assert not heard.is_awaited(13)

@@ -114,6 +114,20 @@ def test_a_cell_halts_at_a_breakpoint_until_it_goes_on(root, how):
     asyncio.run(scene())
 
 
+def test_whoever_interrupts_an_idle_kernel_is_there(root):
+    """It runs nothing, and yet somebody has looked after it."""
+
+    async def scene():
+        async with watched(root) as one:
+            await one.becomes(OwnerState.IDLE)
+            assert one.look().used_at is None
+            await one.room.kernels.get_kernel(one.id).interrupt_kernel()
+            await until(lambda: one.look().used_at == one.clock.now().monotonic, "the interrupt is use")
+            assert one.look().state is OwnerState.IDLE
+
+    asyncio.run(scene())
+
+
 def test_a_restart_leaves_the_debugger(root):
     """The kernel that halted is gone, and so are the debugger's ports."""
 
