@@ -227,12 +227,13 @@ def test_a_rehearsal_counts_too() -> None:
     """A recording under a policy with a budget: once it is used up, its rule decides."""
     by = replace(
         policy(rule("used-up", lasting="30s", match=Match(user="nobody")), rule()),
-        budgets=(Budget("day", Measure.IDLE_GIB_HOURS, 5.99 * 60 / HOUR, DAY, "used-up"),),
+        budgets=(budget(Measure.IDLE_GIB_HOURS, match=Match(user="ada", device="*H200")),),
     )
+    by = replace(by, budgets=(replace(by.budgets[0], limit=5.99 * 60 / HOUR, then="used-up"),))
     carried, rules = Carried(), []
     for when in range(0, 80, 10):
         seen = snapshot(process(100, 10), owners=[owner()], clients=[client(100)], now=float(when))
-        scene = rehearse(seen, carried, by, SPAN)
+        scene = rehearse(seen, carried, by, SPAN, site=SITE)
         carried = scene.carried
         (verdict,) = scene.verdicts.values()
         rules.append(verdict.rule)
