@@ -87,6 +87,7 @@ def spinning(*, used: float = -8000, quiet: float | None = None, compute: float 
     ("idle", "memory", "limit", "says"),
     [
         ("2h", "0", "30m", Code.UNWATCHED),
+        ("1h", "0", "30m", Code.UNWATCHED),
         ("45m", "0", "30m", Code.WATCHED),  # `for` must have passed too
         ("2h", "0", None, Code.HOLDS_LITTLE),
         ("2h", "11GiB", None, Code.IDLE_TOO_LONG),

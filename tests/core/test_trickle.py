@@ -184,6 +184,7 @@ def test_between_two_pulses_nothing_changes_for_who_has_no_limit(hours: float, s
     verdict = verdict_on(holder(), by=ruled, now=seen.at, windows={WHO: seen})
     assert codes(verdict) == [says]
     assert verdict.action is (Action.WARN if says is Code.TRICKLE else Action.KEEP)
+    assert says is Code.TRICKLE or verdict.reasons[0].facts == {"rule": "default"}
 
 
 @pytest.mark.parametrize(("percent", "says"), [(2.0, Code.IDLE_NOT_LONG), (1.5, Code.TRICKLE)])
@@ -192,6 +193,14 @@ def test_as_much_as_the_limit_of_the_mean_is_no_trickle(percent: float, says: Co
     seen = pulsed(8, every=1, percent=percent)
     ruled = replace(WITH, idle=rule(lasting="9h").idle)
     assert codes(verdict_on(holder(), by=ruled, now=seen.at, windows={WHO: seen})) == [says]
+
+
+def test_at_the_limit_of_either_time_it_is_due() -> None:
+    """Seen for exactly so long it is a trickle; idle for exactly the limit it is that, and no trickle any more."""
+    assert codes(said(pulsed(6), WITH)) == [Code.TRICKLE]
+    seen = pulsed(8, every=1, percent=1.5)
+    ruled = replace(WITH, idle=rule(lasting="8h").idle)
+    assert codes(verdict_on(holder(), by=ruled, now=seen.at, windows={WHO: seen})) == [Code.IDLE_TOO_LONG]
 
 
 def test_who_is_over_the_limit_is_not_remarked_on_as_well() -> None:
