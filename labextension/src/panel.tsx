@@ -12,6 +12,7 @@ import { duration } from './format';
 import { guardIcon } from './icons';
 import type { ILanguage } from './language';
 import type { GuardModel } from './model';
+import { Order } from './order';
 import { passedOverTexts } from './policies';
 import { type IPanelView, viewOf } from './view';
 import { argumentTexts, problemTexts } from './why';
@@ -43,6 +44,10 @@ export class GuardPanel extends ReactWidget {
         if (!this.unfolded.delete(owner)) {
           this.unfolded.add(owner);
         }
+        this.update();
+      },
+      choosing: open => {
+        this.order.choosing = open;
         this.update();
       },
       explain: async owner => {
@@ -87,6 +92,7 @@ export class GuardPanel extends ReactWidget {
 
   protected override onAfterHide(message: Message): void {
     super.onAfterHide(message);
+    this.order.pointed = false;
     this.model.watched = false;
   }
 
@@ -102,7 +108,8 @@ export class GuardPanel extends ReactWidget {
   private draw(): React.JSX.Element {
     const { report, fault } = this.model;
     const { trans } = this.language;
-    const view = report && viewOf(report, this.model.now(), this.language, this.unfolded, this.arrangement);
+    const now = this.model.now();
+    const view = report && this.order.settle(viewOf(report, now, this.language, this.unfolded, this.arrangement));
     return (
       <>
         <header className="jp-GpuGuard-Head">
@@ -146,7 +153,16 @@ export class GuardPanel extends ReactWidget {
             <AskedFor fault={fault} trans={trans} />
           </Card>
         )}
-        <div className="jp-GpuGuard-Report" data-stale={fault !== null}>
+        <div
+          className="jp-GpuGuard-Report"
+          data-stale={fault !== null}
+          onPointerOver={event => {
+            this.point((event.target as Element).closest('.jp-GpuGuard-List') !== null);
+          }}
+          onPointerLeave={() => {
+            this.point(false);
+          }}
+        >
           {report?.taken_at === null ? (
             <FirstReading intervalSeconds={report.interval_seconds} onAsk={this.askProblems} trans={trans} />
           ) : (
@@ -174,9 +190,17 @@ export class GuardPanel extends ReactWidget {
     );
   }
 
+  private point(pointed: boolean): void {
+    if (pointed !== this.order.pointed) {
+      this.order.pointed = pointed;
+      this.update();
+    }
+  }
+
   private readonly arrange = (arrangement: IArrangement): void => {
     this.arrangement = arrangement;
     this.arrangements.write(arrangement);
+    this.order.forget();
     this.update();
   };
 
@@ -184,6 +208,7 @@ export class GuardPanel extends ReactWidget {
     problemTexts(await this.model.health(), this.model.now(), this.language);
   private readonly arrangements: Arrangements;
   private arrangement: IArrangement;
+  private readonly order = new Order();
   private readonly unfolded = new Set<string>();
   private readonly doors: IRowDoors;
   private revealed: { owner: string; turn: number } | null = null;

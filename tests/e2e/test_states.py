@@ -251,7 +251,7 @@ def test_everybody_can_read_it(lab: Lab) -> None:
         keep = row.get_by_role("button", name="Keep train.ipynb")
         keep.focus()
         page.keyboard.press("Enter")
-        expect(page.get_by_role("menuitem", name="Keep for 30 min")).to_be_visible()
+        expect(page.get_by_role("menuitem", name="Keep train.ipynb for 30 min")).to_be_visible()
         page.keyboard.press("ArrowDown")
         page.keyboard.press("Enter")
         expect(row.get_by_role("button", name="Stop keeping train.ipynb")).to_be_visible()

@@ -156,7 +156,7 @@ describe('speak', () => {
   it('uses the bundled catalogue for Chinese without a language pack', async () => {
     const { trans, locale } = await speak(new FakeTranslator('zh_CN'));
     expect(trans.__('GPU memory')).toBe('GPU 显存');
-    expect(trans.__('Keep for %1', '1 h')).toContain('1 h');
+    expect(trans.__('Keep %1 for %2', 'a.ipynb', '1 h')).toContain('1 h');
     for (const count of [1, 3]) {
       const text = trans._n('%1 kernel without GPU memory', '%1 kernels without GPU memory', count);
       expect(text).toMatch(new RegExp(`^${count} .*显存`));

@@ -110,11 +110,11 @@ describe('the rows', () => {
     await click('Keep demo.ipynb');
     const items = [...document.querySelectorAll('.lm-Menu-item')];
     expect(items.map(item => item.textContent)).toEqual([
-      'Keep for 30 min',
-      'Keep for 1 h',
-      'Keep for 2 h',
-      'Keep for 4 h',
-      'Keep for 8 h'
+      'Keep demo.ipynb for 30 min',
+      'Keep demo.ipynb for 1 h',
+      'Keep demo.ipynb for 2 h',
+      'Keep demo.ipynb for 4 h',
+      'Keep demo.ipynb for 8 h'
     ]);
     const menu = document.querySelector('.lm-Menu') as HTMLElement;
     for (const keyCode of [ARROW_DOWN, ARROW_DOWN, ENTER]) {
@@ -123,6 +123,46 @@ describe('the rows', () => {
     await pass(100);
     expect(api.asked).toContain('keep kernel:k1 3600');
     expect(document.querySelector('.lm-Menu')).toBeNull();
+  });
+
+  const names = (): (string | undefined)[] =>
+    screen.getAllByTestId('gpu-guard-row').map(row => row.getAttribute('aria-label') ?? undefined);
+  const [first, second, third] = ['a.ipynb', 'b.ipynb', 'c.ipynb'].map((name, index) =>
+    holder({ owner: `kernel:${name}`, notebook: name, name, memory_bytes: (9 - index) * GIB })
+  );
+  const due = (owner: string): WireReport['notices'] => [notice({ owner, deadline: after(60) })];
+
+  it('stay where they are while the pointer is over them', async () => {
+    await show(report({ holders: [first, second], notices: [] }));
+    fireEvent.pointerOver(screen.getByRole('button', { name: 'Keep a.ipynb' }));
+    api.answer = report({ holders: [third, first, second], notices: due('kernel:b.ipynb') });
+    await pass(6000);
+    expect(names()).toEqual(['a.ipynb', 'b.ipynb', 'c.ipynb']);
+    fireEvent.pointerOver(screen.getByRole('combobox'));
+    await pass(100);
+    expect(names()).toEqual(['b.ipynb', 'a.ipynb', 'c.ipynb']);
+  });
+
+  it('stay where they are while a menu is open', async () => {
+    await show(report({ holders: [first, second], notices: [] }));
+    await click('Keep a.ipynb');
+    api.answer = report({ holders: [first, second], notices: due('kernel:b.ipynb') });
+    await pass(6000);
+    expect(names()).toEqual(['a.ipynb', 'b.ipynb']);
+    fireEvent.keyDown(document.querySelector('.lm-Menu') as HTMLElement, { keyCode: 27 });
+    await pass(100);
+    expect(names()).toEqual(['b.ipynb', 'a.ipynb']);
+  });
+
+  it('take another order at once where a person asks for it', async () => {
+    await show(report({ holders: [first, second], notices: [] }));
+    fireEvent.pointerOver(screen.getByRole('button', { name: 'Keep a.ipynb' }));
+    api.answer = report({ holders: [first, { ...second, memory_bytes: 20 * GIB }], notices: [] });
+    await pass(6000);
+    expect(names()).toEqual(['a.ipynb', 'b.ipynb']);
+    fireEvent.change(screen.getByRole('combobox'), { target: { value: 'memory' } });
+    await pass(100);
+    expect(names()).toEqual(['b.ipynb', 'a.ipynb']);
   });
 
   it('ask what for where the rule wants to know, and keep nothing without an answer', async () => {

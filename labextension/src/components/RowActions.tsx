@@ -13,6 +13,8 @@ export interface IRowDoors {
   readonly remedy: (row: IRow, remedy: Remedy) => Promise<void>;
   readonly shutDown: (row: IRow) => Promise<void>;
   readonly fold: (owner: string) => void;
+  /** A menu of a row opens or closes. */
+  readonly choosing: (open: boolean) => void;
   readonly explain: (owner: string) => Promise<IArgument>;
   readonly showPolicy: () => void;
 }
@@ -53,6 +55,7 @@ export function RowActions({ row, whyId, doors, trans }: IProps): React.JSX.Elem
         title={row.title}
         choices={row.keepChoices}
         disabled={waiting}
+        onChoosing={doors.choosing}
         onKeep={seconds => {
           wait(doors.keep(row, seconds));
         }}
