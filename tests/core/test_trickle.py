@@ -225,6 +225,13 @@ def test_work_on_the_cpu_is_a_use_unless_the_rule_is_about_it(ruled: Rule) -> No
         assert bool(of_a_pulse & set(codes(verdict))) is is_told
 
 
+def test_on_trial_a_trickle_is_at_the_first_rung() -> None:
+    """Nothing tells since when it has been one."""
+    trial = replace(WITH, name="trial", observe=True, ladder=rungs("warn", ("shutdown", "1s")))
+    verdict = verdict_on(holder(compute=40.0), by=policy(trial, rule()), now=pulsed(8).at, windows={WHO: pulsed(8)})
+    assert [r.facts["would"] for r in verdict.reasons if r.code is Code.RULE_OBSERVES] == ["warn"]
+
+
 def test_a_trickle_for_which_no_rung_is_left_is_only_said() -> None:
     """A cell runs, and the ladder has no warning."""
     verdict = said(pulsed(8), replace(WITH, ladder=rungs("release")), OwnerState.EXECUTING)
