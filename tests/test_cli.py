@@ -751,12 +751,13 @@ def test_policy_check_without_a_file_reads_those_of_the_server(tmp_path: Path, m
 
 
 def test_the_demo_policy_is_fast_and_with_real_devices_only_observes() -> None:
-    """Seconds instead of hours; the second file changes nothing but the mode."""
+    """Seconds instead of hours, and every span of the Keep menu; the second file changes nothing but the mode."""
     folder = demonstration._HERE
     fast = load([folder / "policy.yaml"])
     rule = fast.rules[-1]
     assert fast.mode is Mode.ENFORCE
     assert (rule.idle.lasting, rule.notice) == (timedelta(seconds=20), timedelta(seconds=30))
+    assert rule.keep_limits.longest == timedelta(hours=8)
     careful = load([folder / "policy.yaml", folder / "observe.yaml"])
     assert (careful.mode, careful.rules) == (Mode.OBSERVE, fast.rules)
 
