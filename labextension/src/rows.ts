@@ -1,5 +1,5 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { bytes, duration, percent } from './format';
+import { bytes, duration, percent, secondsUntil } from './format';
 import { matches, orderOf, type Sort, USUAL } from './arrange';
 import { aboutOf } from './kinds';
 import type { ILanguage } from './language';
@@ -52,6 +52,8 @@ export interface IRow {
 }
 
 const OFFERED_SECONDS = [1800, 3600, 7200, 14400, 28800];
+/** Less than this is no longer: while a menu is read, time goes on. */
+const LONGER_BY_SECONDS = 60;
 
 /**
  * The rows of some kind, in order: as a rule what is about to be lost first, then by memory, then by name. A kernel has
@@ -77,14 +79,18 @@ export function rowsOf(
     }));
 }
 
-/** What may be asked for at once: the usual spans up to the longest, and the longest. */
-export function keepChoices(longestSeconds: number, trans: TranslationBundle): IKeepChoice[] {
+/**
+ * What may be asked for at once: the usual spans up to the longest, and the longest. Of these, only what is longer than
+ * a promise that already runs for `keptSeconds`: a shorter one would take from it.
+ */
+export function keepChoices(longestSeconds: number, trans: TranslationBundle, keptSeconds = 0): IKeepChoice[] {
   const longest = Math.floor(longestSeconds);
   const spans = OFFERED_SECONDS.filter(seconds => seconds <= longest);
   if (longest > 0 && longest < OFFERED_SECONDS[OFFERED_SECONDS.length - 1] && !spans.includes(longest)) {
     spans.push(longest);
   }
-  return spans.map(seconds => ({ seconds, label: duration(seconds, trans) }));
+  const longer = keptSeconds <= 0 ? spans : spans.filter(seconds => seconds > keptSeconds + LONGER_BY_SECONDS);
+  return longer.map(seconds => ({ seconds, label: duration(seconds, trans) }));
 }
 
 function row(holder: WireHolder, report: WireReport, now: number, language: ILanguage): Omit<IRow, 'why'> {
@@ -112,7 +118,14 @@ function row(holder: WireHolder, report: WireReport, now: number, language: ILan
     notes: notesOf(holder, report, now, language),
     kept: holder.lease !== null,
     ending,
-    keepChoices: ending || spent || holder.state === 'dead' ? [] : keepChoices(holder.longest_keep_seconds, trans),
+    keepChoices:
+      ending || spent || holder.state === 'dead'
+        ? []
+        : keepChoices(
+            holder.longest_keep_seconds,
+            trans,
+            holder.lease === null ? 0 : secondsUntil(holder.lease.until, now)
+          ),
     offers: ending ? [] : offersOf(holder, trans),
     canEnd: holder.offers === undefined || holder.offers.includes('shutdown'),
     losses: about.losses

@@ -225,6 +225,17 @@ describe('keepChoices', () => {
     expect(labels(0)).toEqual([]);
     expect(labels(24 * 3600)).toEqual(['30 min', '1 h', '2 h', '4 h', '8 h']);
   });
+
+  it('offers only what is longer than the promise that runs', () => {
+    const kept = (seconds: number): string[] =>
+      show({ holders: [holder({ lease: { until: after(seconds), reason: '' } })] }).rows[0].keepChoices.map(
+        choice => choice.label
+      );
+    expect(kept(2 * 3600 - 30)).toEqual(['4 h', '8 h']);
+    expect(kept(2 * 3600 - 90)).toEqual(['2 h', '4 h', '8 h']);
+    expect(kept(8 * 3600)).toEqual([]);
+    expect(kept(-1)).toEqual(['30 min', '1 h', '2 h', '4 h', '8 h']);
+  });
 });
 
 describe('a device card', () => {
