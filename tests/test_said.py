@@ -189,6 +189,15 @@ def test_whatever_the_helper_of_parking_says_is_known(tmp_path: Path) -> None:
     assert all(codes(gone))
 
 
+@pytest.mark.parametrize("device", ["GPU 0", "its device"])
+def test_why_a_parked_kernel_is_not_ended_is_known(device: str) -> None:
+    """There is no room for what it saves, or the driver does not bring it back."""
+    parts = of_outcome(resume.say_no_room(Lack("GPU-a", device, 3 * GIB, GIB)))
+    assert [part.code for part in parts] == ["parked-no-room", "resume-first"]
+    assert parts[0].facts == {"device": device}
+    assert all(codes(f"{resume.MAY_SAVE}; {resume._say_failed(Answer(State.CHECKPOINTED, 'restore', None, 1.0))}"))
+
+
 def test_whatever_a_farewell_says_is_known() -> None:
     """What was called, what failed, and what there was no time for."""
     told = {"done": ["save", "close"], "failed": [("push", "OSError")], "left": ["tidy"]}

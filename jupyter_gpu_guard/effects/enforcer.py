@@ -10,7 +10,7 @@ from jupyter_gpu_guard.core.policy import Action
 from jupyter_gpu_guard.core.verdict import Outcome, Result, Verdict
 from jupyter_gpu_guard.effects.notices import Notices, silence, somebody
 from jupyter_gpu_guard.effects.outcomes import outcome_of
-from jupyter_gpu_guard.effects.shutdown import Shutdown, no_farewell
+from jupyter_gpu_guard.effects.shutdown import Shutdown, may_end, no_farewell
 from jupyter_gpu_guard.protocols import nobody_is_spared
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class OwnerEnforcer:
         identify: Callable[[int], Process | None],
         roots: Callable[[], Collection[ProcessKey]] = frozenset,
         farewell: Callable[[Verdict, Holder], Awaitable[str | None]] = no_farewell,
+        why_not_yet: Callable[[Verdict, Holder], Awaitable[str | None]] = may_end,
         grace: float = 60.0,
         shutdown_deadline: float = 30.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -70,6 +71,7 @@ class OwnerEnforcer:
             log=log,
             roots=roots,
             farewell=farewell,
+            why_not_yet=why_not_yet,
             grace=grace,
             deadline=shutdown_deadline,
             sleep=sleep,

@@ -10,20 +10,61 @@ from jupyter_gpu_guard.effects.outcomes import asked_by
 from jupyter_gpu_guard.effects.release import question
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from jupyter_gpu_guard.core.model import Holder, Owner, OwnerKey
     from jupyter_gpu_guard.core.verdict import Verdict
 
 
-class Farewell:
-    """Asks an idle Python kernel, for at most `within` seconds; 0: never. Nothing that goes wrong stops a shutdown."""
+TOLD_WITHIN = 10.0  # seconds in which a kernel says whether anything is registered
 
-    def __init__(self, inside: Inside, look_again: Callable[[OwnerKey], Owner | None], within: float) -> None:
+
+async def it_is_there(verdict: Verdict, holder: Holder) -> str | None:
+    """The answer where nothing is ever parked."""
+    del verdict, holder
+    return None
+
+
+class Farewell:
+    """Asks an idle Python kernel, for at most `within` seconds; 0: never. Nothing that goes wrong stops a shutdown.
+
+    `why_not_back` brings a parked kernel back for that, or says why it cannot.
+    """
+
+    def __init__(
+        self,
+        inside: Inside,
+        look_again: Callable[[OwnerKey], Owner | None],
+        within: float,
+        why_not_back: Callable[[Verdict, Holder], Awaitable[str | None]] = it_is_there,
+    ) -> None:
         self._inside = inside
         self._look_again = look_again
         self._within = within
+        self._why_not_back = why_not_back
         self._question = question("farewell_snippet", "farewell")
+        self._awaits = question("farewell_snippet", "is_awaited")
+
+    async def why_not_yet(self, verdict: Verdict, holder: Holder) -> str | None:
+        """Why it must not be shut down now, in words; None: it may be.
+
+        What asks something of a GPU waits in a parked kernel. So whoever has something to save, or does not say, is
+        resumed first; without room for that, it stays as it is, and nothing is lost.
+        """
+        now = self._look_again(verdict.owner)
+        if now is None or now.root != verdict.root or now.parked is None:
+            return None
+        if asked_by(verdict) is None:
+            return "it is parked already"
+        if self._within <= 0 or now.state is not OwnerState.IDLE:
+            return None
+        try:
+            is_awaited = await self._inside.ask(now, self._awaits, TOLD_WITHIN)
+        except LateError:  # perhaps because of what it waits for
+            is_awaited = True
+        except Exception:  # noqa: BLE001 - whoever cannot be asked has nothing that could be called, as below
+            return None
+        return await self._why_not_back(verdict, holder) if is_awaited else None
 
     async def __call__(self, verdict: Verdict, holder: Holder) -> str | None:
         """What came of it, in words; None: nothing was registered, or nobody could be asked."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from jupyter_gpu_guard.parking.registry import Entry
     from jupyter_gpu_guard.parking.waiting_line import WaitingLine
 
+MAY_SAVE = "it is parked and may have something to save"
+
 
 class Resume:
     """`Remedy` that undoes parking. Without room it is put in the `line`, and comes back by itself later.
@@ -42,6 +44,29 @@ class Resume:
     async def carry_out(self, verdict: Verdict, holder: Holder, spared: Callable[[], bool]) -> Outcome:
         """Bring it back, or say what it waits for. Nothing is lost by it, so `spared` is not asked."""
         del spared
+        since = self._means.clock.now().wall
+        came = await self._bring_back(verdict, holder)
+        if isinstance(came, Outcome):
+            return came
+        missing, clients = came
+        holders = self._who_holds(missing.device, clients)
+        self._line.want(verdict.owner, since)
+        self._line.lacks(verdict.owner, missing, holders)
+        return outcome_of(verdict, holder, self._means.clock, Result.UNSUITED, _waits(missing, holders))
+
+    async def why_not_back(self, verdict: Verdict, holder: Holder) -> str | None:
+        """Bring back who may have something to save before its end. None: it is back, or gone; otherwise why it is not.
+
+        Without room it is not put in the line: it is to end, and not to come back at some later time.
+        """
+        came = await self._bring_back(verdict, holder)
+        if not isinstance(came, Outcome):
+            missing, _ = came
+            return say_no_room(missing)
+        return f"{MAY_SAVE}; {came.detail}" if came.result is Result.FAILED else None
+
+    async def _bring_back(self, verdict: Verdict, holder: Holder) -> Outcome | tuple[Lack, tuple[GpuClient, ...]]:
+        """What came of it, or what is missing where, and who is on the devices."""
         means, key = self._means, verdict.owner
         began = means.clock.now()
         say = partial(outcome_of, verdict, holder, means.clock)
@@ -56,10 +81,7 @@ class Resume:
         seen = await means.look() or DevicesSeen()
         missing = self._lack(entry, seen)
         if missing is not None:
-            self._line.want(key, began.wall)
-            holders = self._who_holds(missing.device, seen.clients)
-            self._line.lacks(key, missing, holders)
-            return say(Result.UNSUITED, _waits(missing, holders))
+            return missing, tuple(seen.clients)
         answer = await means.ask("resume", entry.process)
         if answer.state is State.UNKNOWN:
             answer = replace(await means.ask("free", entry.process), fault=answer.fault, step=answer.step)
@@ -84,6 +106,12 @@ class Resume:
         there = what_is_held((entry.process,), seen, self._means.identify).devices
         needs = {device: amount for device, amount in entry.memory.items() if device not in there}
         return lack(needs, seen.devices)
+
+
+def say_no_room(missing: Lack) -> str:
+    """Why a parked kernel is not ended, and what can be done. Pure."""
+    helps = "resume it first, or end it by Jupyter's own shutdown, which saves nothing"
+    return f"{MAY_SAVE}, and {missing.name} has no room for it; {helps}"
 
 
 def _waits(missing: Lack, holders: str) -> str:

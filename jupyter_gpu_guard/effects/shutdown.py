@@ -18,7 +18,7 @@ from jupyter_gpu_guard.effects.aftermath import say, say_elsewhere, say_it_lives
 from jupyter_gpu_guard.effects.doors import Door, GoneError, RefusedError
 from jupyter_gpu_guard.effects.held import Held, freed, what_is_held, with_descendants
 from jupyter_gpu_guard.effects.last_word import Knock, SparedError, why_not, why_not_by_devices
-from jupyter_gpu_guard.effects.outcomes import outcome_of
+from jupyter_gpu_guard.effects.outcomes import asked_by, outcome_of
 from jupyter_gpu_guard.effects.signals import Sent, send
 from jupyter_gpu_guard.protocols import nobody_is_spared
 
@@ -33,6 +33,12 @@ FREED_WITHIN = 10.0  # seconds in which the driver lets go of what an ended proc
 PAUSE = 1.0  # seconds between two checks, at most
 
 
+async def may_end(verdict: Verdict, holder: Holder) -> str | None:
+    """The answer where nothing has to be done before anybody may end."""
+    del verdict, holder
+    return None
+
+
 async def no_farewell(verdict: Verdict, holder: Holder) -> str | None:
     """The answer where nobody asks a kernel whether it has something to do before its end."""
     del verdict, holder
@@ -44,7 +50,8 @@ class Shutdown:
 
     `doors` are the kinds that can be shut down. `look` reads the devices and `processes` the process table, both in the
     guard's thread; `look` gives None if the devices did not answer. `roots` names the first process of every owner: in
-    nobody's tree but its own. `farewell` has an owner do what it wants to do before its end, and says what came of it.
+    nobody's tree but its own. `farewell` has an owner do what it wants to do before its end, and says what came of it;
+    `why_not_yet` makes that possible first, or says why it is not. Then nothing is done.
     `grace` and `deadline` are in seconds.
     """
 
@@ -60,6 +67,7 @@ class Shutdown:
         log: logging.Logger | logging.LoggerAdapter[logging.Logger],
         roots: Callable[[], Collection[ProcessKey]] = frozenset,
         farewell: Callable[[Verdict, Holder], Awaitable[str | None]] = no_farewell,
+        why_not_yet: Callable[[Verdict, Holder], Awaitable[str | None]] = may_end,
         grace: float = 60.0,
         deadline: float = 30.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -73,6 +81,7 @@ class Shutdown:
         self._log = log
         self._roots = roots
         self._farewell = farewell
+        self._why_not_yet = why_not_yet
         self._grace = grace
         self._deadline = deadline
         self._sleep = sleep
@@ -95,6 +104,9 @@ class Shutdown:
         if turn is None:
             turn = self._turns[verdict.owner] = asyncio.Lock()
         async with turn:
+            if (refusal := await self._why_not_yet(verdict, holder)) is not None:
+                result = Result.WITHDRAWN if asked_by(verdict) is None else Result.FAILED
+                return outcome_of(verdict, holder, self._clock, result, refusal)
             return await self._shut_down(verdict, holder, spared)
 
     async def _shut_down(self, verdict: Verdict, holder: Holder, spared: Callable[[], bool]) -> Outcome:

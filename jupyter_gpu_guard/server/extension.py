@@ -331,6 +331,8 @@ class GpuGuard(ExtensionApp):
             log=self.log,
             roots=lambda: joined.roots,
         )
+        resume = Resume(means, line, waker.who_holds)
+        farewell = Farewell(inside, owners.look_again, self.shutdown_hook_time, resume.why_not_back)
         self.pages = Pages(server.event_logger, NOTICE, clock)
         site = this_site()
         self._hooks = self._make_hooks(clock, site)
@@ -355,7 +357,7 @@ class GpuGuard(ExtensionApp):
                         clock=clock,
                     ),
                     Action.PARK: Park(means, self._why_no_parking()),
-                    Action.RESUME: Resume(means, line, waker.who_holds),
+                    Action.RESUME: resume,
                 },
                 owners=owners,
                 look=observer.look,
@@ -363,7 +365,8 @@ class GpuGuard(ExtensionApp):
                 clock=clock,
                 identify=processes.identify,
                 roots=lambda: joined.roots,
-                farewell=Farewell(inside, owners.look_again, self.shutdown_hook_time),
+                farewell=farewell,
+                why_not_yet=farewell.why_not_yet,
                 grace=self.grace_time,
                 page_is_open=self.pages.is_open,
                 hooks=self._hooks,

@@ -146,6 +146,13 @@ export const SAID: Record<SaidCode, (facts: Facts) => string> = {
   'park-only-kernels': f => f.trans.__('only kernels can be parked'),
   'park-elsewhere': f => f.trans.__('it runs elsewhere, or its process is not known'),
   'parked-already': f => f.trans.__('it is parked already'),
+  'parked-may-save': f => f.trans.__('it is parked and may have something to save'),
+  'parked-no-room': f =>
+    f.trans.__(
+      'it is parked and may have something to save, and %1 has no room for it',
+      deviceText(f.word('device'), f.trans)
+    ),
+  'resume-first': f => f.trans.__("resume it first, or end it by Jupyter's own shutdown, which saves nothing"),
   'park-only-idle': f =>
     f.trans.__('only an idle kernel can be parked, and its state is “%1”', stateWord(f.word('state'), f.trans)),
   'park-only-inferred': f => f.trans.__('it is only inferred, and not seen, that it is on a device'),

@@ -6,16 +6,20 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from fake_devices import GIB
+from fake_clock import NOON
+from fake_devices import GIB, GPU
 from kernel_room import isolate, until
 from server_room import server_room
 from shutdown_scene import shutdown_scene, verdict_on
 
-from jupyter_gpu_guard.core.model import Holder, Owner, OwnerKey, OwnerKind, OwnerState, ProcessKey
+from jupyter_gpu_guard.core.model import Device, Holder, Owner, OwnerKey, OwnerKind, OwnerState, ProcessKey
 from jupyter_gpu_guard.core.policy import Action
 from jupyter_gpu_guard.core.verdict import Result
 from jupyter_gpu_guard.effects.farewell import Farewell
 from jupyter_gpu_guard.effects.shutdown import Shutdown
+from jupyter_gpu_guard.parking.answer import Answer, State
+from jupyter_gpu_guard.parking.registry import Entry, Phase
+from jupyter_gpu_guard.protocols import DevicesSeen
 
 
 @pytest.fixture
@@ -122,6 +126,124 @@ def test_a_kernel_that_executes_is_not_asked(root):
         assert not (root / "saved").exists()
 
     play(root, scene)
+
+
+# ---- a parked kernel ----
+
+SAVES = "import jupyter_gpu_guard\n@jupyter_gpu_guard.on_shutdown\ndef save(): open('saved', 'w').close()"
+NO_ROOM = (
+    "it is parked and may have something to save, and GPU 0 has no room for it; "
+    "resume it first, or end it by Jupyter's own shutdown, which saves nothing"
+)
+
+
+class FakeDriver:
+    """Brings a parked process back as it is told to, and notes what was saved by then."""
+
+    def __init__(self, root) -> None:
+        self._root = root
+        self.used = 0.0
+        self.brings_back = True
+        self.saved_before: list[bool] = []
+
+    async def look(self):
+        """One GPU."""
+        return DevicesSeen((Device(GPU, 0, "Fake", 80 * GIB, self.used),))
+
+    async def ask(self, do, process):
+        """Bring it back."""
+        assert do == "resume"
+        self.saved_before.append((self._root / "saved").exists())
+        if self.brings_back:
+            return Answer(State.RUNNING, None, None, 0.1)
+        return Answer(State.CHECKPOINTED, "restore", "the driver refuses the step restore", 0.1)
+
+
+def play_parked(root, code, scene):
+    """Act `scene` with a kernel that is parked once it has run `code`."""
+
+    async def whole():
+        async with server_room(root) as room:
+            guard = room.guard.guard
+            key = OwnerKey(OwnerKind.KERNEL, await room.notebook("training.ipynb"))
+            page = await room.page(key.id)
+            await page.end_of(page.run(code))
+            await until(lambda: room.owners.look_again(key).state is OwnerState.IDLE, "the end of the cell")
+            driver, resume = FakeDriver(root), guard._enforcer._remedies[Action.RESUME]
+            resume._means = replace(resume._means, look=driver.look, ask=driver.ask)
+            process = room.owners.look_again(key).root
+            room.guard._registry.put(Entry(key, "training", process, process, NOON, {GPU: 6 * GIB}, Phase.PARKED))
+            await guard.tick()
+            assert guard.published.holder(key).owner.parked is not None
+            await scene(driver, lambda: guard.act(Action.SHUTDOWN, key, "anna"), room, key)
+
+    asyncio.run(whole())
+
+
+def test_a_parked_kernel_is_resumed_before_it_saves(root):
+    """What it asks of its GPU would wait otherwise, until its time was over: first it is back, then it is asked."""
+
+    async def scene(driver, shut_down, room, key):
+        outcome = await shut_down()
+        assert (outcome.result, driver.saved_before) == (Result.DONE, [False])
+        assert "before that, save was called" in outcome.detail
+        assert (root / "saved").exists()
+
+    play_parked(root, SAVES, scene)
+
+
+def test_a_parked_kernel_without_room_is_not_ended_before_it_has_saved(root):
+    """Nothing is done to it, it waits in no line to come back, and it is said what helps."""
+
+    async def scene(driver, shut_down, room, key):
+        driver.used = 79 * GIB
+        outcome = await shut_down()
+        assert (outcome.result, outcome.detail) == (Result.FAILED, NO_ROOM)
+        now = room.guard.guard._enforcer._shutdown._owners.look_again(key)
+        assert (now.state, now.parked.waiting) == (OwnerState.IDLE, None)
+        assert (driver.saved_before, (root / "saved").exists()) == ([], False)
+        driver.used = 0.0  # there is room again
+        assert (await shut_down()).result is Result.DONE
+        assert (root / "saved").exists()
+
+    play_parked(root, SAVES, scene)
+
+
+def test_a_parked_kernel_that_does_not_come_back_is_not_ended(root):
+    """The driver's word is told, and it stays parked."""
+
+    async def scene(driver, shut_down, room, key):
+        driver.brings_back = False
+        outcome = await shut_down()
+        assert outcome.result is Result.FAILED
+        assert outcome.detail.startswith("it is parked and may have something to save; the driver refuses the step")
+        assert room.guard._registry.of(key, room.owners.look_again(key).root) is not None
+
+    play_parked(root, SAVES, scene)
+
+
+def test_a_parked_kernel_with_nothing_to_save_just_ends(root):
+    """It is not resumed for that, and needs no room."""
+
+    async def scene(driver, shut_down, room, key):
+        driver.used = 79 * GIB
+        assert (await shut_down()).result is Result.DONE
+        assert driver.saved_before == []
+
+    play_parked(root, "x = 1", scene)
+
+
+def test_what_a_rule_finds_parked_it_leaves(root):
+    """Nothing is done to a parked kernel but by a person: it was parked in the last moment."""
+
+    async def scene(driver, shut_down, room, key):
+        guard = room.guard.guard
+        holder = guard.published.holder(key)
+        outcome = await guard._enforcer.enforce(verdict_on(holder), holder)
+        assert (outcome.result, outcome.detail) == (Result.WITHDRAWN, "it is parked already")
+        assert room.owners.look_again(key).state is OwnerState.IDLE
+
+    play_parked(root, SAVES, scene)
 
 
 class FakeFarewell:
