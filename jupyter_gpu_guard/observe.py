@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -146,8 +147,11 @@ class Observer:
         """`snapshot` with a closer look at the processes that matter."""
         marks: Mapping[ProcessKey, Mark] = {}
         gaps = []
-        if self._marks is not None and (keys := _of_nobody(snapshot, before)):
+        keys = _of_nobody(snapshot, before)
+        if keys:
             keys |= {owner.root for owner in snapshot.owners if owner.root is not None}
+        keys |= _in_terminals(snapshot, before)
+        if self._marks is not None and keys:
             try:
                 marks = await self._marks(keys)
             except Exception as error:  # noqa: BLE001
@@ -175,6 +179,26 @@ def _of_nobody(snapshot: Snapshot, before: Attribution) -> set[ProcessKey]:
     """The processes on a device that were not attributed before."""
     rows = (snapshot.processes.get(client.pid) for client in snapshot.clients)
     return {process.key for process in rows if process is not None and process.key not in before.lineage}
+
+
+def _in_terminals(snapshot: Snapshot, before: Attribution) -> set[ProcessKey]:
+    """What lives in terminals that held a device before, also what was started there since."""
+    held = [h for h in before.holders if h.owner.key.kind is OwnerKind.TERMINAL and h.holdings]
+    known = {process.key for process in snapshot.processes.values()} if held else set()
+    found = {key for holder in held for key in holder.tree if key in known}
+    if not found:
+        return found
+    children: dict[int, list[ProcessKey]] = defaultdict(list)
+    for process in snapshot.processes.values():
+        children[process.parent].append(process.key)
+    queue = list(found)
+    while queue:
+        parent = queue.pop()
+        for child in children[parent.pid]:
+            if child not in found and child.start_ticks >= parent.start_ticks:
+                found.add(child)
+                queue.append(child)
+    return found
 
 
 def _to_look_into(

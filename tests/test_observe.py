@@ -65,6 +65,7 @@ class FakeOwners:
     """One kernel and one TensorBoard."""
 
     def __init__(self) -> None:
+        self.key = KEY
         self.state = OwnerState.IDLE
         self.used_at: float | None = None
         self.fails = False
@@ -74,7 +75,7 @@ class FakeOwners:
         if self.fails:
             raise OSError("out of files")
         return (
-            Owner(KEY, "a.ipynb", KERNEL, self.state, used_at=self.used_at, own_ports=frozenset({5000})),
+            Owner(self.key, "a.ipynb", KERNEL, self.state, used_at=self.used_at, own_ports=frozenset({5000})),
             Owner(BOARD_KEY, "TensorBoard", BOARD, OwnerState.IDLE),
         )
 
@@ -164,6 +165,23 @@ def test_marks_are_read_only_where_nothing_else_is_known(scene: Scene) -> None:
     seen = scene.look()
     assert scene.insight.marked == [{ALIEN, KERNEL, BOARD}]
     assert set(seen.marks) == {ALIEN, KERNEL, BOARD}
+
+
+def test_marks_are_read_in_terminals_that_hold_a_device_down_to_what_began_just_now(scene: Scene) -> None:
+    """Another server may run kernels there."""
+    scene.owners.key = OwnerKey(OwnerKind.TERMINAL, "1")
+    child, grandchild, older = ProcessKey(401, 4010), ProcessKey(402, 4020), ProcessKey(403, 1)
+    scene.look()
+    scene.insight.marked.clear()
+    parents = {child: KERNEL.pid, grandchild: child.pid, older: KERNEL.pid}
+    rows = (Process(key, parent, key.pid, key.pid, "S", NOON) for key, parent in parents.items())
+    scene.processes.table |= {row.key.pid: row for row in rows}
+    assert set(scene.look().marks) == {KERNEL, child, grandchild}
+    scene.gpu.on = []
+    scene.look(2)
+    scene.insight.marked.clear()
+    assert scene.look().marks == {}
+    assert scene.insight.marked == []
 
 
 def test_insight_that_fails_is_a_gap_of_itself_and_forgets_what_it_knew(scene: Scene) -> None:

@@ -90,7 +90,12 @@ _SENTENCES: dict[Code, Callable[[dict[str, Fact]], str]] = {
         f"Holds {memory(f['memory_bytes'])} with less than {percent(f['compute_below_percent'])} compute "
         f"for {span(f['idle_seconds'])}; the limit is {span(f['for_seconds'])}."
     ),
-    Code.STATE_WARNS_ONLY: lambda f: f"Its state is {f['state']}: nothing but a warning follows by itself.",
+    Code.STATE_WARNS_ONLY: lambda f: (
+        "Another server or program runs kernels in it, and what they do is not known: nothing but a warning follows by "
+        "itself."
+        if f.get("kernels_within")
+        else f"Its state is {f['state']}: nothing but a warning follows by itself."
+    ),
     Code.LEASED: lambda f: (
         f"{f['by']} keeps it until {f['until']}{': ' + str(f['reason']) if f.get('reason') else ''}."
     ),

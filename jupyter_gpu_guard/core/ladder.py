@@ -8,7 +8,7 @@ from datetime import timedelta
 from .ledger import Case
 from .model import Holder
 from .policy import Action, Rule, Stage
-from .verdict import Code, Reason, Verdict
+from .verdict import Code, Fact, Reason, Verdict
 
 
 def usable(holder: Holder, rule: Rule) -> tuple[tuple[Stage, ...], tuple[Reason, ...]]:
@@ -22,7 +22,12 @@ def usable(holder: Holder, rule: Rule) -> tuple[tuple[Stage, ...], tuple[Reason,
     if named and trusted:
         return rule.ladder, ()
     warnings = tuple(stage for stage in rule.ladder if stage.do is Action.WARN)
-    return warnings, () if named else (Reason(Code.STATE_WARNS_ONLY, {"state": state.value}),)
+    if named:
+        return warnings, ()
+    facts: dict[str, Fact] = {"state": state.value}
+    if holder.kernels_within:
+        facts["kernels_within"] = 1
+    return warnings, (Reason(Code.STATE_WARNS_ONLY, facts),)
 
 
 @dataclass(frozen=True)

@@ -339,8 +339,8 @@ class Gap:
 class Snapshot:
     """All that was seen at one instant. A source named in `gaps` did not answer in full: not the same as nothing.
 
-    `marks` are read for processes on a device whose owner is not known otherwise, and for the owners' roots. `activity`
-    is read less often than the rest and stays until it is read again.
+    `marks` are read for processes on a device whose owner is not known otherwise, with the owners' roots, and for those
+    in terminals that hold a device. `activity` is read less often than the rest and stays until it is read again.
     """
 
     taken_at: Instant
@@ -398,7 +398,7 @@ class Holder:
     (before a restart): shown with it, not charged to it. Those of a kernel are a Holder of their own besides. `unknown`
     is set when a source that could have named further processes did not answer. `cpu` is the CPU time of each process
     of the tree so far, in seconds. `refined` is the state after the processes were looked at, where that tells more
-    than the owner's own.
+    than the owner's own. `kernels_within`: kernels of another server, or of another program, run in this terminal.
     """
 
     owner: Owner
@@ -409,6 +409,7 @@ class Holder:
     cpu: Mapping[ProcessKey, float] = field(default_factory=dict)
     activity: Activity | None = None
     refined: OwnerState | None = None
+    kernels_within: bool = False
 
     @property
     def state(self) -> OwnerState:

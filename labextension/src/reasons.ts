@@ -49,6 +49,10 @@ export class Facts {
     return moment(this.word(name), this.now, this.language);
   }
 
+  has(name: string): boolean {
+    return name in this.facts;
+  }
+
   number(name: string): number {
     const fact = this.facts[name];
     if (typeof fact !== 'number') {
@@ -125,7 +129,11 @@ const REASONS: Record<ReasonCode, (facts: Facts) => string> = {
       f.span('for_seconds')
     ),
   'state-warns-only': f =>
-    f.trans.__('Its state is “%1”: by itself, nothing but a warning follows.', stateWord(f.word('state'), f.trans)),
+    f.has('kernels_within')
+      ? f.trans.__(
+          'Another server or program runs kernels in it, and what they do is not known: by itself, nothing but a warning follows.'
+        )
+      : f.trans.__('Its state is “%1”: by itself, nothing but a warning follows.', stateWord(f.word('state'), f.trans)),
   leased: f => f.trans.__('%1 keeps it until %2%3.', f.person('by'), f.moment('until'), f.aside('reason')),
   exempt: f => f.trans.__('The site leaves it alone until %1: %2.', f.moment('until'), f.word('reason')),
   'notice-running': f => f.trans.__('The next step comes in %1 at the earliest.', f.span('wait_seconds')),

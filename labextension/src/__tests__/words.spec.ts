@@ -57,6 +57,13 @@ describe('reasonText', () => {
     );
   });
 
+  it('says why nothing follows where another server runs kernels in a terminal', () => {
+    const said = (facts: Record<string, string | number>) =>
+      reasonText({ code: 'state-warns-only', text: '', facts }, NOW, english);
+    expect(said({ state: 'unknown', kernels_within: 1 })).toMatch(/^Another server or program runs kernels in it/);
+    expect(said({ state: 'unknown' })).toMatch(/^Its state is/);
+  });
+
   it('gives the remedies after a failed cell in their order, the softest first', () => {
     const text = reasonText({ code: 'last-cell-failed', text: '', facts: {} }, NOW, english);
     const [why, ...remedies] = text.split('\n');
