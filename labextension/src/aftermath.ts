@@ -4,6 +4,7 @@ import type { INotifier } from './actions';
 import { Banner } from './components/Banner';
 import { endText, freedText, isEnd, lastEnd } from './endings';
 import { shorten } from './format';
+import { ownerOf } from './target';
 import type { ILanguage } from './language';
 import { isKernel, titleOf } from './owners';
 import type { Seen } from './seen';
@@ -40,10 +41,21 @@ export class Aftermath implements DocumentRegistry.IWidgetExtension<DocumentWidg
 
   /** Called for every notebook that is opened. */
   createNew(widget: DocumentWidget, context: DocumentRegistry.IContext<DocumentRegistry.IModel>): IDisposable {
-    const place: IPlace = { widget, path: () => context.localPath, banner: null };
+    const place: IPlace = {
+      widget,
+      path: () => context.localPath,
+      ready: () => context.sessionContext.isReady,
+      banner: null,
+      without: false
+    };
+    const follow = (): void => {
+      this.update();
+    };
     this.places.add(place);
+    context.sessionContext.kernelChanged.connect(follow);
     this.update();
     return new DisposableDelegate(() => {
+      context.sessionContext.kernelChanged.disconnect(follow);
       this.places.delete(place);
     });
   }
@@ -63,11 +75,20 @@ export class Aftermath implements DocumentRegistry.IWidgetExtension<DocumentWidg
 
   private post(place: IPlace, outcome: WireOutcome | null, simulated: boolean): void {
     const wanted = outcome !== null && !this.seen.has(outcome.id) ? outcome : null;
+    const owner = ownerOf(place.widget);
+    const goesOn = owner !== null && owner !== outcome?.owner;
     if (place.banner?.outcome.id === wanted?.id) {
+      if (goesOn && place.banner !== null && place.without) {
+        this.putAway(place.banner.outcome); // whoever chose a kernel below the banner has read it
+      } else {
+        place.banner?.say(goesOn);
+        place.without ||= place.banner !== null && !goesOn && place.ready();
+      }
       return;
     }
     place.banner?.dispose();
     place.banner = null;
+    place.without = wanted !== null && !goesOn && place.ready();
     if (wanted !== null) {
       const banner = new Banner(
         wanted,
@@ -81,6 +102,7 @@ export class Aftermath implements DocumentRegistry.IWidgetExtension<DocumentWidg
           this.putAway(wanted);
         }
       );
+      banner.say(goesOn);
       place.banner = banner;
       place.widget.contentHeader.addWidget(banner);
     }
@@ -157,5 +179,9 @@ export class Aftermath implements DocumentRegistry.IWidgetExtension<DocumentWidg
 interface IPlace {
   readonly widget: DocumentWidget;
   readonly path: () => string;
+  /** Whether it has the kernel that it is going to have: one that is opened may get one at once. */
+  readonly ready: () => boolean;
   banner: Banner | null;
+  /** Whether the banner has stood there without a kernel: the one that comes then was chosen below it. */
+  without: boolean;
 }

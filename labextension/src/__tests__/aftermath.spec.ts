@@ -1,4 +1,5 @@
 import type { DocumentRegistry, DocumentWidget } from '@jupyterlab/docregistry';
+import { Signal } from '@lumino/signaling';
 import { BoxPanel, Widget } from '@lumino/widgets';
 import { act } from 'react';
 import { Aftermath } from '../aftermath';
@@ -11,12 +12,29 @@ import { after, FakeApi, FakeNotifier, FakeStorage, NOW, outcome, report } from 
 /** As much of an open notebook as a banner needs: a path and a place above the cells. */
 class FakeNotebook {
   readonly contentHeader = new BoxPanel();
+  readonly kernelChanged = new Signal<this, void>(this);
+  readonly sessionContext = {
+    isReady: true,
+    kernelChanged: this.kernelChanged,
+    session: null as { kernel: { id: string } } | null
+  };
+  readonly context = this;
+
   constructor(public localPath: string) {
     Widget.attach(this.contentHeader, document.body);
   }
 
   get banners(): string[] {
     return [...this.contentHeader.widgets].map(widget => widget.node.textContent ?? '');
+  }
+
+  /** A kernel runs for it now. */
+  async run(id: string): Promise<void> {
+    await act(async () => {
+      this.sessionContext.session = { kernel: { id } };
+      this.kernelChanged.emit();
+      await jest.advanceTimersByTimeAsync(10);
+    });
   }
 
   async press(label: string): Promise<void> {
@@ -68,6 +86,11 @@ async function tell(changes: Partial<WireReport>): Promise<void> {
 
 async function open(path: string): Promise<FakeNotebook> {
   const notebook = new FakeNotebook(path);
+  await place(notebook);
+  return notebook;
+}
+
+async function place(notebook: FakeNotebook): Promise<void> {
   await act(async () => {
     aftermath.createNew(
       notebook as unknown as DocumentWidget,
@@ -75,7 +98,6 @@ async function open(path: string): Promise<FakeNotebook> {
     );
     await jest.advanceTimersByTimeAsync(10);
   });
-  return notebook;
 }
 
 describe('Aftermath', () => {
@@ -129,6 +151,29 @@ describe('Aftermath', () => {
     expect(notebook.banners).toEqual([]);
     start();
     expect((await open('work/demo.ipynb')).banners).toEqual([]);
+  });
+
+  it('goes once a kernel is chosen below it, and stays away', async () => {
+    const notebook = await open('work/demo.ipynb');
+    await notebook.run('k1');
+    await say(outcome({ owner: 'kernel:k1' }));
+    expect(notebook.banners[0]).toContain('Choose a kernel to go on.');
+    await notebook.run('k2');
+    expect(notebook.banners).toEqual([]);
+    start();
+    expect((await open('work/demo.ipynb')).banners).toEqual([]);
+  });
+
+  it('tells whoever opens the notebook later too, and asks for no kernel where one runs already', async () => {
+    await say(outcome({ owner: 'kernel:k1' }));
+    const notebook = new FakeNotebook('work/demo.ipynb');
+    notebook.sessionContext.isReady = false;
+    await place(notebook);
+    await notebook.run('k2');
+    notebook.sessionContext.isReady = true;
+    await say(outcome({ owner: 'kernel:k1' }));
+    expect(notebook.banners[0]).toContain('outputs were left as they were.');
+    expect(notebook.banners[0]).not.toContain('Choose a kernel');
   });
 
   it('says which processes still hold memory, and does not call that freed', async () => {

@@ -24,6 +24,14 @@ export class Banner extends ReactWidget {
     this.node.setAttribute('role', 'status');
   }
 
+  /** Whether another kernel runs now, so that there is none to be chosen. */
+  say(goesOn: boolean): void {
+    if (goesOn !== this.goesOn) {
+      this.goesOn = goesOn;
+      this.update();
+    }
+  }
+
   /** Why, on which readings. Who asked for it is said in the headline. */
   private get grounds(): WireReason[] {
     return groundsOf(this.outcome).filter(reason => reason.code !== 'asked');
@@ -43,9 +51,11 @@ export class Banner extends ReactWidget {
             {reasonTexts(this.grounds, this.now, this.language).join(' ')} {freedText(this.outcome, this.language)}
           </p>
           <p>
-            {trans.__(
-              'Its variables are gone; the notebook and its outputs are as they were. Choose a kernel to go on.'
-            )}
+            {this.goesOn
+              ? trans.__('Its variables are gone; the notebook and its outputs were left as they were.')
+              : trans.__(
+                  'Its variables are gone; the notebook and its outputs are as they were. Choose a kernel to go on.'
+                )}
           </p>
         </div>
         <div className="jp-GpuGuard-Actions">
@@ -59,6 +69,8 @@ export class Banner extends ReactWidget {
       </Measured>
     );
   }
+
+  private goesOn = false;
 
   /** The header above a notebook gives no room to what does not ask for it. */
   private makeRoom(height: number): void {
