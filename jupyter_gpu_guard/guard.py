@@ -98,6 +98,7 @@ class Guard:
         self._outcomes: tuple[Outcome, ...] = ()
         self._acts: dict[OwnerKey, asyncio.Task[Outcome]] = {}
         self._doing: dict[OwnerKey, Action] = {}
+        self._begun: dict[OwnerKey, datetime] = {}
         self._too_late: set[OwnerKey] = set()
         self.published = Published(policy=policy, interval=interval, site=site, price=price)
 
@@ -277,6 +278,10 @@ class Guard:
         """The act on `key` that is under way; None: there is none."""
         return self._doing.get(key)
 
+    def begun(self, key: OwnerKey) -> datetime | None:
+        """Since when (aware) the act on `key` is under way; None: there is none."""
+        return self._begun.get(key)
+
     def propose(self, policy: Policy) -> bool:
         """Adopt `policy`, unless it would newly end many at once: then it waits for a person. Whether it was adopted.
 
@@ -396,10 +401,12 @@ class Guard:
         self._ledger = begin(self._ledger, verdict, self._clock.now())
         task = asyncio.get_running_loop().create_task(self._act(verdict, holder, by, rehearsing=self._rehearses(by)))
         self._acts[verdict.owner], self._doing[verdict.owner] = task, verdict.action
+        self._begun[verdict.owner] = self._clock.now().wall
 
         def over(_: asyncio.Task[Outcome]) -> None:
             self._acts.pop(verdict.owner, None)
             self._doing.pop(verdict.owner, None)
+            self._begun.pop(verdict.owner, None)
 
         task.add_done_callback(over)
         return task

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 from kernel_room import isolate
@@ -84,15 +85,23 @@ def test_what_was_asked_for_is_done_after_what_is_under_way(monkeypatch, tmp_pat
 
 
 def test_what_takes_too_long_is_named_instead(monkeypatch, tmp_path):
-    """Nobody is told that a shutdown is under way when it is not."""
+    """Nobody is told that a shutdown is under way when it is not, but what is, since when, and to ask again."""
     monkeypatch.setattr(handlers, "ANSWER_WITHIN", 0.2)
 
     async def scene(room, release, ask):
+        guard = room.guard.guard
+        (key,) = guard._acts
+        since = guard.begun(key)
         with pytest.raises(HTTPClientError) as refusal:
             await ask("shutdown")
         assert refusal.value.code == 409
-        assert b"something else is done to it (release)" in refusal.value.response.body
-        assert room.guard.guard.doing(OwnerKey(OwnerKind.KERNEL, "nobody")) is None
+        message = json.loads(refusal.value.response.body)["message"]
+        assert message == (
+            f"something else is done to it (release, since {since.isoformat(timespec='seconds')}): "
+            "the shutdown has not begun; ask again when that is over"
+        )
+        assert guard.doing(OwnerKey(OwnerKind.KERNEL, "nobody")) is None
+        assert guard.begun(OwnerKey(OwnerKind.KERNEL, "nobody")) is None
 
     play(monkeypatch, tmp_path, scene)
 

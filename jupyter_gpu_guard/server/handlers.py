@@ -305,7 +305,7 @@ class ActHandler(GuardHandler):
                 act = self.guard.act(self.act, key, self.who)
             except NoSuchOwnerError as error:  # by now
                 raise web.HTTPError(404, str(error.args[0])) from None
-            doing = self.guard.doing(key) or self.act
+            doing, begun = self.guard.doing(key) or self.act, self.guard.begun(key)
             done, _ = await asyncio.wait({act}, timeout=until - loop.time())
             if not done:
                 break
@@ -313,7 +313,12 @@ class ActHandler(GuardHandler):
                 self.answer(outcome_to_wire(act.result()))
                 return
         if doing is not self.act:
-            raise web.HTTPError(409, f"something else is done to it ({doing.value}); ask again when that is over")
+            since = f", since {begun.isoformat(timespec='seconds')}" if begun is not None else ""
+            raise web.HTTPError(
+                409,
+                f"something else is done to it ({doing.value}{since}): the {self.act.value} has not begun; ask again "
+                "when that is over",
+            )
         self.set_status(202)
         self.finish(json.dumps({"message": "under way; the outcome will be in the report"}))
 
