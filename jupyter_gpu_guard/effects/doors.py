@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _LARGEST = 2**16  # bytes of an info file
 _HOUR = timedelta(hours=1)
 _ROUGHLY = timedelta(seconds=2)  # the system tells only roughly when a process was started
+_BEING_ENDED = "somebody restarts it or shuts it down"
 _ATTEMPTS = 2  # at one that comes back, within an hour
 
 
@@ -69,18 +70,37 @@ class KernelDoor:
 
     def __init__(self, manager: Any) -> None:
         self._manager = manager
+        self._knocked_at: set[OwnerKey] = set()
 
     def why_not(self, holder: Holder, now: Owner, tree: Collection[ProcessKey] | None) -> str | None:
-        """Use of the kernel is seen without looking at its processes."""
+        """Use of the kernel is seen without looking at its processes. Whoever restarts it is there."""
         del tree
+        if self._is_being_ended(now):
+            return _BEING_ENDED
         if not now.state.is_running_a_cell or now.state is holder.owner.state:
             return None
         return "it is executing again" if now.state is OwnerState.EXECUTING else f"it is {now.state.value} by now"
 
     async def knock(self, owner: Owner) -> Iterable[ProcessKey]:
-        """Have the manager shut it down."""
-        await ensure_async(self._manager.shutdown_kernel(owner.key.id, now=False))
+        """Have the manager shut it down, unless somebody else is at it: a manager cannot do two things at once."""
+        if self._is_being_ended(owner):
+            raise RefusedError(f"{_BEING_ENDED}; nothing else was done to it")
+        self._knocked_at.add(owner.key)
+        try:
+            await ensure_async(self._manager.shutdown_kernel(owner.key.id, now=False))
+        finally:
+            self._knocked_at.discard(owner.key)
         return ()
+
+    def _is_being_ended(self, owner: Owner) -> bool:
+        """Whether somebody else has its manager restart it, or shut it down, at this very moment."""
+        if owner.key in self._knocked_at or owner.key.id not in self._manager:
+            return False
+        try:
+            kernel = self._manager.get_kernel(owner.key.id)
+            return bool(kernel.shutting_down) and not kernel.ready.done()
+        except Exception:  # noqa: BLE001 - a kernel manager may be anyone's, and does not have to say
+            return False
 
     def has(self, owner: Owner) -> bool:
         """Whether the manager lists it. One with pending kernels answers before it has done anything."""

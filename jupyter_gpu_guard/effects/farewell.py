@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from typing import TYPE_CHECKING, Any
 
 from jupyter_gpu_guard.core.model import OwnerState
@@ -10,12 +12,14 @@ from jupyter_gpu_guard.effects.outcomes import asked_by
 from jupyter_gpu_guard.effects.release import question
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from jupyter_gpu_guard.core.model import Holder, Owner, OwnerKey
     from jupyter_gpu_guard.core.verdict import Verdict
 
 
+_NAME = re.compile(r"\w{1,100}|<lambda>")
+HEARD_WITHIN = 0.25  # seconds; what a kernel has begun it tells on another channel, a moment later
 TOLD_WITHIN = 10.0  # seconds in which a kernel says whether anything is registered
 
 
@@ -42,6 +46,8 @@ class Farewell:
         self._look_again = look_again
         self._within = within
         self._why_not_back = why_not_back
+        self._late: set[OwnerKey] = set()
+        self._interrupted: set[OwnerKey] = set()
         self._question = question("farewell_snippet", "farewell")
         self._awaits = question("farewell_snippet", "is_awaited")
 
@@ -74,8 +80,15 @@ class Farewell:
             told = await self._inside.ask(
                 holder.owner, self._question, self._within, lambda: self._why_not(verdict, holder)
             )
-            return None if told is None else say_farewell(told)
+            if told is None:
+                return None
+            said = say_farewell(told)
+            if any(kind == "KeyboardInterrupt" for _, kind in told["failed"]):
+                self._interrupted.add(verdict.owner)
+            return said  # noqa: TRY300 - what is said may fail as well
         except LateError as late:
+            if late.begun:
+                self._late.add(verdict.owner)
             return f"what was registered for its end was not over within {self._within:g} s" if late.begun else None
         except BrokenError as fault:
             return f"what was registered for its end could not be called: {fault}"
@@ -83,6 +96,27 @@ class Farewell:
             return None
         except Exception as fault:  # noqa: BLE001 - a kernel manager may be anyone's, and a kernel answer anything
             return f"what was registered for its end could not be asked for ({type(fault).__name__})"
+
+    async def why_not_after(self, verdict: Verdict, holder: Holder) -> str | None:
+        """Why a rule's act is withdrawn once it is over; None: nothing else has begun, as far as can be told by asking.
+
+        Whatever was sent meanwhile begins now. When this is over, it has been heard of, so that the last look knows.
+        """
+        late, interrupted = verdict.owner in self._late, verdict.owner in self._interrupted
+        self._late.discard(verdict.owner)
+        self._interrupted.discard(verdict.owner)
+        if late:  # still at what was asked of it, so that it cannot answer: it is cut off
+            return None
+        try:
+            answers = await self._inside.answers(holder.owner)
+        except Exception:  # noqa: BLE001 - a kernel manager may be anyone's; the last look says if it is gone
+            answers = True
+        await asyncio.sleep(HEARD_WITHIN)
+        if asked_by(verdict) is not None:
+            return None
+        if interrupted:
+            return "it was interrupted meanwhile"
+        return None if answers else "it does not answer any more, so it has begun something else"
 
     def _why_not(self, verdict: Verdict, holder: Holder) -> str | None:
         """Why it is not asked: then it is not going to be shut down either."""
@@ -97,8 +131,13 @@ def say_farewell(told: Mapping[str, Any]) -> str:
     """What became of the functions that were registered, in words. Pure."""
     parts = []
     if told["done"]:
-        parts.append(f"before that, {', '.join(told['done'])} was called")
-    parts += [f"{name}, registered for its end, failed ({kind})" for name, kind in told["failed"]]
+        parts.append(f"before that, {_names(told['done'])} was called")
+    parts += [f"{_names([name])}, registered for its end, failed ({_names([kind])})" for name, kind in told["failed"]]
     if told["left"]:
-        parts.append(f"there was no time for {', '.join(told['left'])}")
+        parts.append(f"there was no time for {_names(told['left'])}")
     return "; ".join(parts)
+
+
+def _names(names: Iterable[object]) -> str:
+    """The names of functions or errors as they are, and not what somebody has put in the place of one."""
+    return ", ".join(name if _NAME.fullmatch(name) else "?" for name in map(str, names))

@@ -171,6 +171,14 @@ class Inside:
             line.close()
         return _understood(reply, within)
 
+    async def answers(self, owner: Owner) -> bool:
+        """Whether it says promptly who it is, as it does while nothing else is before us."""
+        line = _Line(self._manager.get_kernel(owner.key.id), self.session)
+        try:
+            return await line.exchange("kernel_info_request", {}, READY_WITHIN) is not None
+        finally:
+            line.close()
+
     def _why_not(self, owner: Owner) -> str | None:
         now = self._look_again(owner.key)
         if now is None:

@@ -7,12 +7,12 @@ import logging
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from signal import SIGKILL, SIGTERM, Signals
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
 from tornado.web import HTTPError
 
-from jupyter_gpu_guard.core.model import OwnerKey, OwnerKind
+from jupyter_gpu_guard.core.model import OwnerKey, OwnerKind, OwnerState
 from jupyter_gpu_guard.core.verdict import Outcome, Result, Verdict
 from jupyter_gpu_guard.effects.aftermath import say, say_elsewhere, say_it_lives, survivors_of
 from jupyter_gpu_guard.effects.doors import Door, GoneError, RefusedError
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 KILLED_WITHIN = 10.0  # seconds after SIGKILL; a process that waits in the driver may need them
 FREED_WITHIN = 10.0  # seconds in which the driver lets go of what an ended process held
+SAVED_WITHIN = 3.0  # seconds after a farewell in which devices forget what was computed for it
 PAUSE = 1.0  # seconds between two checks, at most
 
 
@@ -51,7 +52,8 @@ class Shutdown:
     `doors` are the kinds that can be shut down. `look` reads the devices and `processes` the process table, both in the
     guard's thread; `look` gives None if the devices did not answer. `roots` names the first process of every owner: in
     nobody's tree but its own. `farewell` has an owner do what it wants to do before its end, and says what came of it;
-    `why_not_yet` makes that possible first, or says why it is not. Then nothing is done.
+    `why_not_yet` makes that possible first, or says why it is not. Then nothing is done. `why_not_after` says after it
+    what has come up meanwhile against a rule's act.
     `grace` and `deadline` are in seconds.
     """
 
@@ -68,6 +70,7 @@ class Shutdown:
         roots: Callable[[], Collection[ProcessKey]] = frozenset,
         farewell: Callable[[Verdict, Holder], Awaitable[str | None]] = no_farewell,
         why_not_yet: Callable[[Verdict, Holder], Awaitable[str | None]] = may_end,
+        why_not_after: Callable[[Verdict, Holder], Awaitable[str | None]] = may_end,
         grace: float = 60.0,
         deadline: float = 30.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -82,6 +85,7 @@ class Shutdown:
         self._roots = roots
         self._farewell = farewell
         self._why_not_yet = why_not_yet
+        self._why_not_after = why_not_after
         self._grace = grace
         self._deadline = deadline
         self._sleep = sleep
@@ -112,24 +116,15 @@ class Shutdown:
     async def _shut_down(self, verdict: Verdict, holder: Holder, spared: Callable[[], bool]) -> Outcome:
         door = self._doors[verdict.owner.kind]
         began = self._clock.now().monotonic
-        seen = await self._look()
-        tree = frozenset(holder.tree if verdict.root is None else (*holder.tree, verdict.root))
-        grown = await self._grown(tree)
-        tree = tree if grown is None else grown
         devices = frozenset(holding.device for holding in holder.holdings)
-        before = None if seen is None else what_is_held(tree, seen, self._identify, devices)
-
-        computes = why_not_by_devices(verdict, before)
-        parting = await self._farewell(verdict, holder) if computes is None else None
-        if parting is not None:  # it may have started others for that
-            tree = await self._grown(tree) or tree
+        tree, grown, before, against, parting = await self._part(verdict, holder, devices)
 
         def last_word() -> Owner:
             """The owner at this very moment, if it may go. Nothing is awaited between this look and the act."""
             now = self._look_again(holder, tree)
             if now is None:
                 raise SparedError(Result.ALREADY_GONE, "it had ended by itself")
-            why = why_not(verdict, holder, now, lambda: door.why_not(holder, now, grown)) or computes
+            why = why_not(verdict, holder, now, lambda: door.why_not(holder, now, grown)) or against
             if why is None and spared():
                 why = "it was kept at the last moment"
             if why is not None:
@@ -153,6 +148,7 @@ class Shutdown:
         left = _Left(tree, devices, root=verdict.root if result is Result.DONE else None, takes_all=door.takes_all)
         tree, after = await self._end_survivors(left, frozenset(told))
         now = knock.owner or holder.owner
+        parting = _with_the_cell(parting, holder, now)
         not_tidy = door.tidy(now)
         took = self._clock.now().monotonic - began
         living = [key for key in tree if self._lives(key)]
@@ -298,6 +294,30 @@ class Shutdown:
             await self._sleep(pause)
             pause = min(PAUSE, 2 * pause)
 
+    async def _part(self, verdict: Verdict, holder: Holder, devices: frozenset[str]) -> _Parting:
+        """Let it do what it wants to do before its end, and read what there is after that."""
+        tree = frozenset(holder.tree if verdict.root is None else (*holder.tree, verdict.root))
+        tree, grown, held = await self._read(tree, devices)
+        against = why_not_by_devices(verdict, held)
+        said = await self._farewell(verdict, holder) if against is None else None
+        if said is not None:  # it may have taken a minute, and have started others for that
+            tree, grown, anew = await self._read(tree, devices)
+            if why_not_by_devices(verdict, anew) is not None:
+                await self._sleep(SAVED_WITHIN)
+                tree, grown, anew = await self._read(tree, devices)
+            held, against = anew or held, why_not_by_devices(verdict, anew)
+            against = await self._why_not_after(verdict, holder) or against
+        return _Parting(tree, grown, held, against, said)
+
+    async def _read(
+        self, tree: frozenset[ProcessKey], devices: frozenset[str]
+    ) -> tuple[frozenset[ProcessKey], frozenset[ProcessKey] | None, Held | None]:
+        """The tree now, the same or None if it could not be read, and what it holds; None: the devices are silent."""
+        seen = await self._look()
+        grown = await self._grown(tree)
+        tree = tree if grown is None else grown
+        return tree, grown, None if seen is None else what_is_held(tree, seen, self._identify, devices)
+
     async def _grown(self, tree: Collection[ProcessKey]) -> frozenset[ProcessKey] | None:
         """`tree` with its descendants; None, if the process table cannot be read."""
         with suppress(Exception):
@@ -307,6 +327,19 @@ class Shutdown:
     def _lives(self, key: ProcessKey) -> bool:
         process = self._identify(key.pid)
         return process is not None and process.key == key and not process.is_over
+
+
+class _Parting(NamedTuple):
+    """What is known right before the last look. `against`: why a rule's act is withdrawn; `said`: of the farewell.
+
+    `grown` is the `tree` as it could be read at last; None: it could not.
+    """
+
+    tree: frozenset[ProcessKey]
+    grown: frozenset[ProcessKey] | None
+    held: Held | None
+    against: str | None
+    said: str | None
 
 
 @dataclass(frozen=True)
@@ -325,6 +358,12 @@ class _Left:
 
 def _and(detail: str, more: str | None) -> str:
     return detail if more is None else f"{detail}; {more}"
+
+
+def _with_the_cell(parting: str | None, holder: Holder, now: Owner) -> str | None:
+    """What a person should know besides: their wish goes first, also before a cell that has just begun."""
+    has_begun = holder.owner.state is OwnerState.IDLE and now.state.is_running_a_cell
+    return _and("a cell had begun or was waiting by then", parting) if has_begun else parting
 
 
 def _says_gone(fault: BaseException) -> bool:

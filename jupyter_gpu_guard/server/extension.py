@@ -367,6 +367,7 @@ class GpuGuard(ExtensionApp):
                 roots=lambda: joined.roots,
                 farewell=farewell,
                 why_not_yet=farewell.why_not_yet,
+                why_not_after=farewell.why_not_after,
                 grace=self.grace_time,
                 page_is_open=self.pages.is_open,
                 hooks=self._hooks,

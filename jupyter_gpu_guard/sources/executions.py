@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jupyter_gpu_guard.core.model import OwnerState
@@ -108,7 +107,7 @@ class Executions:
     def replied(self, request: str, now: float) -> None:
         """The kernel has told the client that `request` is done."""
         if request in self._sent:
-            self._sent[request] = -inf  # not waited for any more
+            self._sent[request] = min(self._sent[request], now + REPLIED_FOR - SENT_FOR)
         cell = self._running.get(request)
         if cell is not None and cell.replied_at is None:
             cell.replied_at = now

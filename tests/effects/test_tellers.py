@@ -30,6 +30,7 @@ from jupyter_gpu_guard.core.model import (
 )
 from jupyter_gpu_guard.core.policy import Action, Site
 from jupyter_gpu_guard.core.verdict import Code, Outcome, Reason, Result, Verdict
+from jupyter_gpu_guard.effects.farewell import say_farewell
 from jupyter_gpu_guard.effects.tellers import NotToldError
 from jupyter_gpu_guard.effects.tellers.command import CommandTeller
 from jupyter_gpu_guard.effects.tellers.mail import Letterbox, MailTeller
@@ -136,6 +137,18 @@ def test_without_names_nobody_learns_how_a_notebook_is_called() -> None:
     for message in (writer.warning(WARNING, HOLDER, NOON, DEADLINE), writer.outcome(DONE)):
         assert "a.ipynb" not in json.dumps({**message.whole, "title": message.title})
         assert message.text.startswith("A kernel of anna")
+
+
+def test_without_names_functions_are_not_named_either() -> None:
+    """What a person has registered for the end of a kernel bears names of theirs, and so do their errors."""
+    told = {"done": ["save_x"], "failed": [["upload_x", "ErrorX"]], "left": ["mail_x", "tidy_x"]}
+    detail = f"freed 6.0 GiB in 2 s; {say_farewell(told)}"
+    outcome = replace(DONE, detail=detail)
+    assert "save_x" in WRITER.outcome(outcome).text
+    assert Writer(Site(), names=False).outcome(outcome).facts["detail"] == (
+        "freed 6.0 GiB in 2 s; before that, what was registered was called; what was registered for its end failed; "
+        "there was no time for all that was registered"
+    )
 
 
 def test_a_hint_says_that_nothing_follows_and_unknown_memory_is_no_number() -> None:

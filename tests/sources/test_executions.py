@@ -341,7 +341,7 @@ def test_what_is_remembered_of_clients_is_bounded():
 
 
 def test_what_was_sent_and_has_not_begun_is_awaited():
-    """Until it begins, or its reply is there; and not for ever, since a request may be lost on its way."""
+    """Until it begins; and not for ever, since it may be lost on its way, nor long after its reply."""
     heard = Executions(in_turn=True)
     assert not heard.is_awaited(0)
     for request in ("a", "b", "c"):
@@ -355,4 +355,5 @@ def test_what_was_sent_and_has_not_begun_is_awaited():
     assert not heard.is_awaited(10 + SENT_FOR)
     begin(heard, "c")
     end(heard, "c", 13)
-    assert not heard.is_awaited(13)
+    assert heard.is_awaited(12 + REPLIED_FOR - 1)
+    assert not heard.is_awaited(12 + REPLIED_FOR)

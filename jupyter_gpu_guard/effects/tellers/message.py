@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,14 @@ _DONE = {
     Action.SHUTDOWN: "was shut down",
 }
 _FOLLOWS = {Action.RELEASE: "made to give back what its frameworks keep", Action.PARK: "parked"}
+_FUNCTIONS = (
+    (re.compile(r"before that, [^;]+ was called"), "before that, what was registered was called"),
+    (
+        re.compile(r"(^|(?<=; ))[^;]+, registered for its end, failed \([^;]*\)"),
+        "what was registered for its end failed",
+    ),
+    (re.compile(r"there was no time for [^;]+"), "there was no time for all that was registered"),
+)
 
 
 @dataclass(frozen=True)
@@ -84,12 +93,13 @@ class Writer:
 
     def outcome(self, outcome: Outcome) -> Message:
         """What a rule has done, or could not do."""
+        detail = outcome.detail if self.names else _without_functions(outcome.detail)
         who, called = self._who(outcome.owner.kind.value, outcome.name)
         done = _DONE.get(outcome.action, outcome.action.value)
         if outcome.result is Result.FAILED:
-            what = f"{who} could not be dealt with ({outcome.action.value}), by rule {outcome.rule}: {outcome.detail}."
+            what = f"{who} could not be dealt with ({outcome.action.value}), by rule {outcome.rule}: {detail}."
         else:
-            what = f"{who} {done}, by rule {outcome.rule}: {outcome.detail}."
+            what = f"{who} {done}, by rule {outcome.rule}: {detail}."
         return self._message(
             f"{called}: {outcome.action.value} {outcome.result.value}",
             (what,),
@@ -101,7 +111,7 @@ class Writer:
                 "action": outcome.action.value,
                 "result": outcome.result.value,
                 "at": outcome.at.isoformat(),
-                "detail": outcome.detail,
+                "detail": detail,
                 "freed_bytes": outcome.freed_bytes,
                 "took_seconds": outcome.took_seconds,
                 "reasons": [reason.code.value for reason in outcome.reasons],
@@ -133,6 +143,13 @@ class Writer:
 
 def _moment(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M} UTC"
+
+
+def _without_functions(detail: str) -> str:
+    """`detail` without what a person calls the functions and errors in their notebook."""
+    for named, nameless in _FUNCTIONS:
+        detail = named.sub(nameless, detail)
+    return detail
 
 
 def _clean(text: str) -> str:
