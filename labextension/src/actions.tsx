@@ -1,5 +1,6 @@
 import { Dialog, InputDialog, type Notification, showDialog } from '@jupyterlab/apputils';
 import React from 'react';
+import { Fault } from './api';
 import { detailText } from './endings';
 import { duration } from './format';
 import type { ILanguage } from './language';
@@ -104,7 +105,12 @@ export class GuardActions {
   /** Show the policy in force, to be read. */
   async showPolicy(asked: Promise<WireEffectivePolicy>): Promise<void> {
     const { trans } = this.language;
-    await this.attempt(asked, trans.__('The policy could not be read'), policy => {
+    const read = asked.catch((error: unknown) => {
+      throw error instanceof Fault && error.kind === 'unreachable'
+        ? new Error(trans.__('The server does not answer.'))
+        : error;
+    });
+    await this.attempt(read, trans.__('The policy could not be read'), policy => {
       void showDialog({
         title: trans.__('Policy in force'),
         body: <PolicyPage policy={policyText(policy, this.guard.now(), this.language)} trans={trans} />,
@@ -136,8 +142,18 @@ export class GuardActions {
       const came = await act;
       done?.(came);
     } catch (error) {
-      const why = error instanceof Error ? error.message : String(error);
-      this.notifier.error(this.language.trans.__('%1: %2', failure, why), { autoClose: 8000 });
+      this.notifier.error(this.language.trans.__('%1: %2', failure, this.whyOf(error)), { autoClose: 8000 });
     }
+  }
+
+  /** A refusal has a sentence of the server's; of a request that got lost, only the browser's is known. */
+  private whyOf(error: unknown): string {
+    const { trans } = this.language;
+    if (error instanceof Fault && error.kind === 'unreachable') {
+      return navigator.onLine
+        ? trans.__('The server does not answer; whether it was done shows once it does.')
+        : trans.__('The server cannot be reached; nothing was done.');
+    }
+    return error instanceof Error ? error.message : String(error);
   }
 }

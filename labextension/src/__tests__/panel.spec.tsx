@@ -271,6 +271,18 @@ describe('the rows', () => {
     expect(notifier.messages).toEqual(['Could not stop keeping demo.ipynb: At most 8 h can be kept at once.']);
   });
 
+  it.each([
+    [true, 'The server does not answer; whether it was done shows once it does.'],
+    [false, 'The server cannot be reached; nothing was done.']
+  ])('say what is known of an act that got lost, with the network there: %s', async (online, sentence) => {
+    const line = jest.spyOn(window.navigator, 'onLine', 'get').mockReturnValue(online);
+    api.refusal = new Fault('unreachable', 'Failed to fetch');
+    await show(report({ holders: [holder({ lease: { until: after(3600), reason: '' } })] }));
+    await click('Stop keeping demo.ipynb');
+    line.mockRestore();
+    expect(notifier.messages).toEqual([`Could not stop keeping demo.ipynb: ${sentence}`]);
+  });
+
   it('unfold the reasons', async () => {
     await show(report({ holders: [holder({ protections: ['executing'] })] }));
     const why = screen.getByRole('button', { name: 'Why? demo.ipynb' });
