@@ -216,6 +216,15 @@ def test_every_option_is_documented_with_its_default(place: tuple[Path, str]) ->
             assert table[name][0] == f"`{default}`", name
 
 
+def test_the_readme_names_every_route() -> None:
+    """By its last words, in one item of its list."""
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    items = re.findall(r"^- \*\*REST\*\*: (.*?)(?=^- )", page, re.DOTALL | re.MULTILINE)
+    assert len(items) == 1
+    named = {name.removeprefix("gpu-guard/api/v1/") for name in re.findall(r"`([^`]+)`", items[0])}
+    assert named == {re.sub(r"^owners/\{owner\}/|/\{owner\}$", "", path) for _, path in routes()}
+
+
 def test_options_named_anywhere_exist() -> None:
     """`c.GpuGuard.NAME` and `--GpuGuard.NAME` are real; `NAME` itself stands for any."""
     for page, text in code():
