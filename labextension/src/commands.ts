@@ -1,8 +1,9 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
-import { type ICommandPalette, InputDialog } from '@jupyterlab/apputils';
+import { Dialog, type ICommandPalette, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { LabIcon } from '@jupyterlab/ui-components';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import { Widget } from '@lumino/widgets';
 import type { GuardActions } from './actions';
 import { guardIcon } from './icons';
 import type { ILanguage } from './language';
@@ -156,15 +157,31 @@ const ARGUMENTS = {
 
 /** For how long, of what the rule allows; null: the person thought better of it. */
 async function howLong(row: IRow, { trans }: ILanguage): Promise<number | null> {
-  const answer = await InputDialog.getItem({
+  const { button, value } = await showDialog({
     title: trans.__('Keep %1', row.title),
-    label: trans.__('For how long is it needed?'),
-    items: row.keepChoices.map(choice => choice.label),
-    okLabel: trans.__('Keep'),
-    cancelLabel: trans.__('Cancel')
+    body: new HowLong(trans.__('For how long is it needed?'), row.keepChoices),
+    focusNodeSelector: 'select',
+    buttons: [Dialog.cancelButton({ label: trans.__('Cancel') }), Dialog.okButton({ label: trans.__('Keep') })]
   });
-  const choice = row.keepChoices.find(({ label }) => label === answer.value);
-  return answer.button.accept && choice !== undefined ? choice.seconds : null;
+  return button.accept ? value : null;
+}
+
+/** A choice of durations, in seconds. JupyterLab's own question has a list without a name for a screen reader. */
+class HowLong extends Widget implements Dialog.IBodyWidget<number> {
+  constructor(question: string, choices: IRow['keepChoices']) {
+    super();
+    this.select = document.createElement('select');
+    this.select.append(...choices.map(({ label, seconds }) => new Option(label, String(seconds))));
+    const label = document.createElement('label');
+    label.append(question, this.select);
+    this.node.append(label);
+  }
+
+  getValue(): number {
+    return Number(this.select.value);
+  }
+
+  private readonly select: HTMLSelectElement;
 }
 
 function wordsOf(remedy: Remedy, trans: TranslationBundle): { label: string; caption: string } {
