@@ -55,7 +55,9 @@ const plugin: JupyterFrontEndPlugin<IGpuGuard> = {
     const { serverSettings, events } = app.serviceManager;
     // Toolbars are made before the language is known: what they show of us is filled in later.
     const badges = addBadges(toolbars);
-    const language = await speak(translator);
+    const { user } = app.serviceManager;
+    const names = (): string[] => (user.identity === null ? [] : [user.identity.display_name, user.identity.username]);
+    const language = { ...(await speak(translator)), names };
     const pages = otherPages(serverSettings.baseUrl);
     const model = new GuardModel({ api: new RestApi(serverSettings), pages });
     model.listen(events.stream);

@@ -10,6 +10,8 @@ const DOMAIN = 'jupyter_gpu_guard';
 export interface ILanguage {
   readonly trans: TranslationBundle;
   readonly locale: string | undefined;
+  /** By which names the server calls this person; not there where that is not known. */
+  readonly names?: () => readonly string[];
 }
 
 /** The language the application is set to; English where it has none of ours. */

@@ -6,7 +6,7 @@ import { about } from './readings';
 import { SAID } from './said';
 import { TROUBLES } from './troubles';
 import type { REASON_CODES, WireReason } from './wire';
-import { deviceText, personText, roomText, stateWord, unknownText } from './words';
+import { deviceText, isNobody, personText, roomText, stateWord, unknownText } from './words';
 
 type ReasonCode = (typeof REASON_CODES)[number];
 
@@ -82,6 +82,11 @@ export class Facts {
     return personText(this.word(name), this.trans);
   }
 
+  /** Whether that is who reads this. */
+  isMe(name: string): boolean {
+    return this.language.names?.().includes(this.word(name)) ?? false;
+  }
+
   /** Memory that processes hold, also where its amount is not known. */
   held(name: string): string {
     return this.isNull(name) ? heldText(null, this.trans) : this.bytes(name);
@@ -134,7 +139,12 @@ const REASONS: Record<ReasonCode, (facts: Facts) => string> = {
           'Another server or program runs kernels in it, and what they do is not known: by itself, nothing but a warning follows.'
         )
       : f.trans.__('Its state is “%1”: by itself, nothing but a warning follows.', stateWord(f.word('state'), f.trans)),
-  leased: f => f.trans.__('%1 keeps it until %2%3.', f.person('by'), f.moment('until'), f.aside('reason')),
+  leased: f =>
+    f.isMe('by')
+      ? f.trans.__('You keep it until %1%2.', f.moment('until'), f.aside('reason'))
+      : isNobody(f.word('by'))
+        ? f.trans.__('It is kept until %1%2.', f.moment('until'), f.aside('reason'))
+        : f.trans.__('%1 keeps it until %2%3.', f.word('by'), f.moment('until'), f.aside('reason')),
   exempt: f => f.trans.__('The site leaves it alone until %1: %2.', f.moment('until'), f.word('reason')),
   'notice-running': f => f.trans.__('The next step comes in %1 at the earliest.', f.span('wait_seconds')),
   'ladder-done': f => f.trans.__('All steps of the rule have been taken.'),

@@ -4,9 +4,14 @@ import type { PROTECTIONS, WHYS, WireOutcome } from './wire';
 
 type Known<T extends readonly string[]> = T[number];
 
-/** A person's name. Jupyter gives those who come with a bare token a random one, which says nothing to anybody. */
+/** A person's name. */
 export function personText(name: string, trans: TranslationBundle): string {
-  return /^[0-9a-f]{32}$/.test(name) ? trans.__('Somebody') : name;
+  return isNobody(name) ? trans.__('Somebody') : name;
+}
+
+/** Whether Jupyter made up this name for who came with a token: it says nothing to anybody. */
+export function isNobody(name: string): boolean {
+  return /^([0-9a-f]{32}|Anonymous [A-Z][a-z]+)$/.test(name);
 }
 
 /** `text`, with the word that tells simulated devices from real ones. */

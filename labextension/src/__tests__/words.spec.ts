@@ -122,6 +122,19 @@ describe('reasonText', () => {
   });
 });
 
+describe('who keeps it', () => {
+  const told = (by: string, ...names: string[]): string =>
+    reasonText({ code: 'leased', text: '', facts: { ...FACTS, by } }, NOW, { ...english, names: () => names });
+
+  it('is told without a name to whom it is, and where the name is made up', () => {
+    expect(told('anna', 'anna')).toMatch(/^You keep it until \d\d:\d\d: a demo\.$/);
+    expect(told('Anonymous Kalyke', 'Anonymous Kalyke', '8b69')).toMatch(/^You keep it until/);
+    expect(told('Anonymous Kalyke', 'Anonymous Io')).toMatch(/^It is kept until \d\d:\d\d: a demo\.$/);
+    expect(told('8b69166468a24cb3a94262987d47dda2')).toMatch(/^It is kept until/);
+    expect(told('anna', 'ben')).toMatch(/^anna keeps it until/);
+  });
+});
+
 describe('the other words', () => {
   it.each(PROTECTIONS)('protection %s has a sentence', code => {
     expect(protectionText(code, english.trans)).not.toBe(code);
@@ -133,6 +146,7 @@ describe('the other words', () => {
 
   it('does not show the random name of a person who has none', () => {
     expect(personText('8b69166468a24cb3a94262987d47dda2', english.trans)).toBe('Somebody');
+    expect(personText('Anonymous Kalyke', english.trans)).toBe('Somebody');
     expect(personText('anna', english.trans)).toBe('anna');
   });
 
