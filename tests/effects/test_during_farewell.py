@@ -22,7 +22,7 @@ import jupyter_gpu_guard, time
 @jupyter_gpu_guard.on_shutdown
 def save():
     open('saving', 'w').close()
-    time.sleep(3)
+    time.sleep({seconds})
     open('saved', 'w').close()
 """
 CELL = "open('used', 'w').close()\nimport time\ntime.sleep({seconds})\nopen('done', 'w').close()"
@@ -66,8 +66,8 @@ class Saving:
 
 
 @asynccontextmanager
-async def saving(root, *, asked=False, hook_time=60.0):
-    """A kernel in the middle of its farewell, by a rule or because a person asked."""
+async def saving(root, *, asked=False, seconds=3, hook_time=60.0):
+    """A kernel in the middle of its farewell, which takes so many seconds, by a rule or because a person asked."""
     async with server_room(root) as room:
         enforcer = room.guard.guard._enforcer
         enforcer._shutdown._farewell._within = hook_time
@@ -78,7 +78,7 @@ async def saving(root, *, asked=False, hook_time=60.0):
         client.start_channels()
         try:
             await client.wait_for_ready(timeout=60)
-            await page.end_of(page.run(HOOK))
+            await page.end_of(page.run(HOOK.format(seconds=seconds)))
             await until(lambda: room.owners.look_again(key).state is OwnerState.IDLE, "the end of the cell")
             one = Saving(room, root, kernel_id, page, client)
             while not one.is_there("saving"):  # the server may note a little later that the cell had begun
@@ -109,7 +109,7 @@ def test_a_page_is_heard_also_when_the_kernel_is_late(root):
     """It is not done with what was registered, and cannot say that a cell is waiting; the page's request tells it."""
 
     async def scene():
-        async with saving(root, hook_time=1.0) as one:
+        async with saving(root, seconds=25, hook_time=10.0) as one:
             one.send("page")
             assert await one.is_spared() == "it is executing again"
             await until(lambda: one.is_there("done"), "the cell has ended")
@@ -121,10 +121,10 @@ def test_one_that_is_late_is_cut_off(root):
     """A rule waits no longer than it says; what was being written then is not complete."""
 
     async def scene():
-        async with saving(root, hook_time=1.0) as one:
+        async with saving(root, seconds=25, hook_time=10.0) as one:
             outcome = await one.act
             assert outcome.result is Result.DONE
-            assert "was not over within 1 s" in outcome.detail
+            assert "was not over within 10 s" in outcome.detail
             assert not one.is_there("saved")
 
     asyncio.run(scene())
