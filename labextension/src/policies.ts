@@ -2,6 +2,7 @@ import { bytes, duration, moment, percent } from './format';
 import type { ILanguage } from './language';
 import { originText } from './origin';
 import { amount, measureText } from './reasons';
+import { beltText, settingText } from './settingwords';
 import type { WireEffectivePolicy, WirePassedOver, WireRule } from './wire';
 
 type Fact = boolean | string | number | null;
@@ -14,7 +15,8 @@ export interface IRuleText {
   /** From when on it acts; null: by time without compute it never does. */
   readonly limit: string | null;
   readonly ladder: readonly string[];
-  readonly settings: readonly { readonly key: string; readonly value: string }[];
+  /** `words`: what it means; null: it is newer than this page. */
+  readonly settings: readonly { readonly key: string; readonly words: string | null; readonly value: string }[];
 }
 
 /** The policy in force, ready to be read. */
@@ -28,14 +30,14 @@ export interface IPolicyText {
 
 export function policyText(policy: WireEffectivePolicy, now: number, language: ILanguage): IPolicyText {
   const { trans } = language;
-  const belts = Object.entries(policy.belts).map(([key, value]) => `${key}: ${value}`);
+  const belts = Object.entries(policy.belts).map(([key, value]) => beltText(key, value, trans));
   return {
     lines: [
       policy.mode === 'observe'
         ? trans.__('Mode observe: what the rules would do is shown, and nothing is ended.')
         : trans.__('Mode enforce: what the rules say is done.'),
       trans.__('From %1', originText(policy.source, trans)),
-      ...(belts.length > 0 ? [trans.__('Limits for all rules: %1', belts.join(', '))] : [])
+      ...(belts.length > 0 ? [trans.__('Limits for all rules: %1', belts.join('; '))] : [])
     ],
     exemptions: (policy.exemptions ?? []).map(each =>
       trans.__(
@@ -76,7 +78,11 @@ function ruleText(rule: WireRule, language: ILanguage): IRuleText {
     // What is not set says nothing, and would hide what is.
     settings: Object.entries(rule.settings)
       .filter(([, value]) => value !== null)
-      .map(([key, value]) => ({ key: keyOf(key), value: valueText(key, value, language) }))
+      .map(([key, value]) => ({
+        key: keyOf(key),
+        words: settingText(keyOf(key), trans),
+        value: valueText(key, value, language)
+      }))
   };
 }
 
@@ -111,6 +117,9 @@ function valueText(key: string, value: Fact, { trans }: ILanguage): string {
   }
   if (typeof value === 'number' && key.endsWith('_percent')) {
     return percent(value);
+  }
+  if (typeof value === 'boolean') {
+    return value ? trans.__('yes') : trans.__('no');
   }
   return String(value);
 }

@@ -11,13 +11,21 @@ describe('the policy in words', () => {
     expect(read().lines).toEqual([
       'Mode enforce: what the rules say is done.',
       'From /etc/jupyter/gpu-guard/policy.d/site.yaml',
-      'Limits for all rules: shutdowns_per_hour: 20'
+      'Limits for all rules: at most 20 shutdowns per hour'
     ]);
     expect(read({ mode: 'observe', belts: {} }).lines).toHaveLength(2);
     expect(read({ mode: 'observe' }).lines[0]).toContain('nothing is ended');
   });
 
-  it('has the keys of a file, and values with their units', () => {
+  it('has words for each limit, and shows one that is newer than this page as it is', () => {
+    const belts = { shutdowns_per_hour: 1, shutdowns_per_tick: 5, share_of_holders_percent: 50, newer: 3 };
+    expect(read({ belts }).lines[2]).toBe(
+      'Limits for all rules: at most 1 shutdown per hour; at most 5 shutdowns at once; ' +
+        'a new policy that would newly end more than 50 % of those that hold GPU memory waits for an administrator; newer: 3'
+    );
+  });
+
+  it('has the keys of a file in words, and values with their units', () => {
     const [students, rest] = read().rules;
     expect(students).toEqual({
       name: 'students',
@@ -25,10 +33,10 @@ describe('the policy in words', () => {
       limit: null,
       ladder: ['warn: as soon as the limit is reached', 'shutdown: 15 min after the limit is reached'],
       settings: [
-        { key: 'keep', value: 'false' },
-        { key: 'notice', value: '15 min' },
-        { key: 'idle.for', value: '30 min' },
-        { key: 'idle.memory_above', value: '512 MiB' }
+        { key: 'keep', words: 'Left alone', value: 'no' },
+        { key: 'notice', words: 'Warned so long before a loss', value: '15 min' },
+        { key: 'idle.for', words: 'Idle: for at least', value: '30 min' },
+        { key: 'idle.memory_above', words: 'Idle: holds at least', value: '512 MiB' }
       ]
     });
     expect(rest.match).toEqual([]);
@@ -46,9 +54,15 @@ describe('the policy in words', () => {
   it('leaves out what is not set', () => {
     const settings = { 'idle.for_seconds': null, 'idle.compute_below_percent': 5, 'idle.memory_above_bytes': GIB };
     expect(read({ rules: [{ name: 'a', match: {}, settings, ladder: [] }] }).rules[0].settings).toEqual([
-      { key: 'idle.compute_below', value: '5 %' },
-      { key: 'idle.memory_above', value: '1.0 GiB' }
+      { key: 'idle.compute_below', words: 'Idle: less compute than', value: '5 %' },
+      { key: 'idle.memory_above', words: 'Idle: holds at least', value: '1.0 GiB' }
     ]);
+    const newer = { 'states.executing_seconds': null, 'states.serving_seconds': 60, 'asleep.for_seconds': 60 };
+    expect(
+      read({ rules: [{ name: 'a', match: {}, settings: newer, ladder: [] }] }).rules[0].settings.map(
+        ({ words }) => words
+      )
+    ).toEqual(['Idle limit while it is: serving', null]);
   });
 
   it('says what is left of the budgets that can concern this user', () => {

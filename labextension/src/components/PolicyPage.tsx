@@ -57,11 +57,9 @@ function Rule({ rule, trans }: { rule: IRuleText; trans: TranslationBundle }): R
         <details>
           <summary>{trans.__('All values')}</summary>
           <dl>
-            {rule.settings.map(({ key, value }) => (
+            {rule.settings.map(({ key, words, value }) => (
               <div key={key}>
-                <dt>
-                  <code>{key}</code>
-                </dt>
+                <dt title={key}>{words ?? <code>{key}</code>}</dt>
                 <dd>{value}</dd>
               </div>
             ))}
