@@ -314,7 +314,7 @@ def test_a_shutdown_that_takes_too_long_is_a_failure_and_is_not_begun_twice(root
         assert signals == []
         assert stage.lives(holder.owner.root)
         HangingProvisioner.kind = True
-        patient = Shutdown(**stage.means(), deadline=60)
+        patient = Shutdown(**{**stage.means(), "doors": effect._doors}, deadline=60)
         patient._knocks = effect._knocks
         outcome = await patient.shut_down(verdict_on(holder), holder)
         assert outcome.result is Result.DONE
