@@ -230,7 +230,7 @@ class Run:
         found.ticks += 1
         found.with_gaps += bool(seen.snapshot.gaps)
         owners, active = {owner.key: owner for owner in seen.snapshot.owners}, seen.snapshot.activity.get(KERNEL)
-        found.complete += {key.kind for key in owners} == set(OwnerKind)
+        found.complete += {key.kind for key in owners} == set(OwnerKind) - {OwnerKind.LEFTOVERS}
         found.listening += active is not None and bool(active.listens)
         found.heard += KERNEL in owners and owners[KERNEL].used_at is not None
 
