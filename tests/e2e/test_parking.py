@@ -127,7 +127,7 @@ def test_what_the_driver_does_not_bring_back_stays_parked(tmp_path, driver: Stan
         outcome = _act(lab, kernel, "resume")
         assert outcome["result"] == "failed"
         assert "it stays parked, and nothing is lost" in outcome["detail"]
-        assert lab.holder(kernel.id)["state"] == "parked"
+        until(lambda: (h := lab.holder(kernel.id)) and h["state"] == "parked", "it is shown as parked")
 
         driver.fault()
         outcome = _act(lab, kernel, "resume")
