@@ -4,8 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PORT ?= 8888
-# Most of the tests' time is waiting for real kernels: three at once, also on two cores.
-PYTEST_OPTIONS ?= -n 3 --dist worksteal
+# Most of the tests' time is waiting for real kernels: three at once, also on two cores. What fails is tried once more,
+# since a loaded machine may be too slow for real processes; the summary shows it as a rerun.
+PYTEST_OPTIONS ?= -n 3 --dist worksteal --reruns 1
 FRONT := jupyter_gpu_guard/labextension/package.json
 FRONT_SOURCES := $(wildcard labextension/src/*.ts labextension/src/*.tsx labextension/src/*/*.tsx labextension/src/*/*.ts \
 	labextension/style/* labextension/schema/*.json) labextension/package.json labextension/tsconfig.json
