@@ -56,5 +56,6 @@ def test_a_notebook_is_kept_released_and_shut_down_from_a_shell(lab: Lab) -> Non
     assert (outcome["result"], outcome["freed_bytes"]) == ("done", 2 * 2**30)
     assert outcome["detail"].startswith("freed 2.0 GiB on GPU 0 in ")
     assert start_ticks(kernel.pid) is None
+    until(lambda: lab.holder(kernel.id) is None, "the row to go")
     status, _, err = call(lab, "shutdown", "train.ipynb", "--yes")
     assert (status, "Nothing called 'train.ipynb'" in err) == (1, True), err
