@@ -67,29 +67,18 @@ def _read(session: CDPSession) -> dict[str, float]:
     return {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
 
 
-def _updates(page: Page, updates: int) -> dict[str, list[float]]:
-    """Milliseconds of each update, by metric."""
+REFRESH = "window.jupyterapp.commands.execute('gpu-guard:refresh').then(() => null)"
+NOTHING = "Promise.resolve(null)"  # what the measuring and the rest of the page cost
+
+
+def _measured(page: Page, times: int, script: str) -> dict[str, list[float]]:
+    """Milliseconds of each run of `script` with what is drawn after it, by metric."""
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable")
     taken: dict[str, list[float]] = {name: [] for name in METRICS}
-    for _ in range(updates):
+    for _ in range(times):
         before = _read(session)
-        page.evaluate("window.jupyterapp.commands.execute('gpu-guard:refresh').then(() => null)")
-        page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(null))))")
-        after = _read(session)
-        for name in METRICS:
-            taken[name].append((after[name] - before[name]) * 1000)
-    return taken
-
-
-def _idle(page: Page, updates: int) -> dict[str, list[float]]:
-    """The same without an update: what the measuring and the rest of the page cost."""
-    session = page.context.new_cdp_session(page)
-    session.send("Performance.enable")
-    taken: dict[str, list[float]] = {name: [] for name in METRICS}
-    for _ in range(updates):
-        before = _read(session)
-        page.evaluate("Promise.resolve(null)")
+        page.evaluate(script)
         page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(null))))")
         after = _read(session)
         for name in METRICS:
@@ -121,8 +110,8 @@ def main(rows: int, updates: int, bundle: Path) -> None:
                 page.goto(f"{lab.url}lab?token={TOKEN}&reset")
                 open_panel(page)
                 expect(page.get_by_test_id("gpu-guard-row")).to_have_count(rows)
-                _updates(page, 5)  # until the browser has compiled what is run often
-                taken, idle = _updates(page, updates), _idle(page, updates)
+                _measured(page, 5, REFRESH)  # until the browser has compiled what is run often
+                taken, idle = _measured(page, updates, REFRESH), _measured(page, updates, NOTHING)
     print(f"{rows} rows, {updates} updates, all rows changed; milliseconds, median (least to most), and without update")
     for metric in METRICS:
         values, rest = taken[metric], statistics.median(idle[metric])
